@@ -34,6 +34,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.filter(|number| *number > 0).ok_or_else(|| "write a size in bytes, as in 500k, 100M or 2G".to_owned())
 }
 
+/// A size as of [`bytes`], from a megabyte on.
+pub fn megabytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0..1_000_000 => Err("write a size of a megabyte at least, as in 64M or 2G".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A port, which no flow has as 0.
 pub fn port(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|port| *port > 0);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use dwell_app::tell::tell;
-use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best};
+use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best, pause};
 use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Method, Prober, Round, Station};
 use dwell_socket::clock::monotonic_ns;
@@ -23,8 +23,6 @@ const PROBERS: u32 = 1024;
 const EXCHANGES: u32 = 100;
 /// How long the first round may delay the reading of an agent's batches.
 const FIRST_ROUND: Duration = Duration::from_secs(2);
-/// Time between the first two rounds. It doubles from then on, so that the drift is soon known.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a round of exchanges found about a host's clock.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,9 +153,10 @@ impl Clocks {
     }
 
     fn repeat_rounds(&self, host: &str, prober: &mut Prober, stopped: &Receiver<()>, report: impl Fn(ClockSample)) {
-        let mut pause = FIRST_PAUSE.min(self.0.pause);
-        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            pause = self.0.pause.min(pause * 2);
+        // The first round was before the agent was welcomed.
+        let mut rounds = 1;
+        while stopped.recv_timeout(pause(rounds, self.0.pause)) == Err(RecvTimeoutError::Timeout) {
+            rounds += 1;
             // A round without an answer widens the bound; the next may have one.
             if let Ok(sample) = self.run_round(host, prober) {
                 report(sample);
@@ -280,7 +279,7 @@ mod tests {
 
     #[test]
     fn only_an_agent_on_our_kernel_has_our_clock() {
-        let clocks = Clocks::new(FIRST_PAUSE, "ours".into(), ClockMode::Generic);
+        let clocks = Clocks::new(pause(1, Duration::MAX), "ours".into(), ClockMode::Generic);
         let own = [192, 0, 2, 9];
         assert_eq!(watch(&clocks, &agent("ours", own)), ["same"]);
         let same = clocks.convert("web", 5).unwrap();
@@ -295,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_clock_is_known_until_its_host_starts_anew() {
-        let clocks = Clocks::new(FIRST_PAUSE, "ours".into(), ClockMode::Generic);
+        let clocks = Clocks::new(pause(1, Duration::MAX), "ours".into(), ClockMode::Generic);
         let there = [192, 0, 2, 1];
         watch(&clocks, &agent("first", there));
         let sample = clocks.add_round("web", &round(1_000_000)).unwrap();

@@ -4,7 +4,6 @@
 //!
 //! The key file holds the 16 octets that the balancer uses for rotation 0, and reads as hexadecimal digits. The server
 //! generates a certificate for the name `localhost` and writes it in DER for the client.
-#![allow(clippy::print_stdout)]
 
 use std::{
     net::{SocketAddr, UdpSocket},

@@ -28,5 +28,5 @@ pub use distribution::Distribution;
 pub use outcome::{LoadSample, Outcome, ResumptionCounts};
 pub use policy::Policy;
 pub use run::simulate;
-pub use scenario::{Network, Scenario, ScenarioError, Server, TraceConfig, ZeroRtt};
+pub use scenario::{HeavyScope, Network, Scenario, ScenarioError, Server, TraceConfig, ZeroRtt};
 pub use statistics::Estimate;

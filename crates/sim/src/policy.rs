@@ -15,7 +15,7 @@ pub enum Policy {
     /// Selects the server with the least work left, known exactly.
     LeastLoaded,
     /// Selects the server with the shortest waiting time by the latest report that has reached the balancer.
-    #[serde(rename = "least-told")]
+    #[serde(rename = "least-reported")]
     LeastReported,
     /// Draws two servers at random and selects the one with less work left.
     PowerOfTwo,
@@ -46,7 +46,7 @@ impl Policy {
             Policy::ZeroRtt => "zero-rtt",
             Policy::ZeroRttOff => "zero-rtt-off",
             Policy::LeastLoaded => "least-loaded",
-            Policy::LeastReported => "least-told",
+            Policy::LeastReported => "least-reported",
             Policy::PowerOfTwo => "power-of-two",
             Policy::SessionAffinity => "session-affinity",
             Policy::Latency => "latency",

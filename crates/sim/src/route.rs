@@ -18,6 +18,7 @@ use dwell_engine::{
 use crate::{
     Policy, Scenario,
     random::Random,
+    scenario::HeavyScope,
     server::{Server, unix},
     steering::Steering,
     tournament::Tournament,
@@ -98,7 +99,7 @@ impl Router {
                 Rule::Source(Some(Box::new(Detours {
                     heavy: vec![heavy; servers],
                     loads: Loads::new(servers, scenario.zero_rtt.overload(scenario.mean_rtt()))?,
-                    any: scenario.zero_rtt.heavy_any,
+                    any: scenario.zero_rtt.heavy == HeavyScope::Any,
                     share: scenario.zero_rtt.share()?,
                 })))
             }

@@ -143,9 +143,9 @@ impl<'a> Run<'a> {
     }
 
     fn open(&mut self, flow: &Flow) {
-        let trip = self.scenario.network.trip;
+        let one_way = self.scenario.network.one_way;
         let mut client_random = Random::stream(self.job.seed ^ 0x7472_6970, flow.client.into());
-        let one_way_ns = client_random.between(trip.map(nanos).into());
+        let one_way_ns = client_random.between(one_way.map(nanos).into());
         let connection = Connection {
             client: flow.client,
             port: (self.opened % 64_512) as u16 + 1024,

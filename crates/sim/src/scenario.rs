@@ -171,7 +171,7 @@ impl TraceConfig {
 pub struct Network {
     /// Range of clients' one-way latencies, uniformly distributed.
     #[serde(deserialize_with = "times")]
-    pub trip: [Duration; 2],
+    pub one_way: [Duration; 2],
     /// Round trips before the first request of a TCP connection: 2 with TLS 1.3.
     pub tcp_round_trips: u32,
     /// Whether clients close at the last answer. On a short connection with 0-RTT, it arrives before the tickets.
@@ -180,7 +180,7 @@ pub struct Network {
 
 impl Default for Network {
     fn default() -> Network {
-        Network { trip: [1, 40].map(Duration::from_millis), tcp_round_trips: 2, closes_early: false }
+        Network { one_way: [1, 40].map(Duration::from_millis), tcp_round_trips: 2, closes_early: false }
     }
 }
 
@@ -218,18 +218,28 @@ impl Default for Server {
     }
 }
 
+/// Where a client must be heavy to count as such.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HeavyScope {
+    /// At its own server.
+    Own,
+    /// At any server.
+    Any,
+}
+
 /// Parameters of the policy `zero-rtt`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZeroRtt {
     /// Number of heavy connections per server.
-    pub heavy: u32,
+    pub heavy_most: u32,
     /// Share of a server's packets: as few of the heavy connections count as together have this share. With 0 all count.
     pub heavy_share: f64,
     /// Number of packets in half of the window in which connections are heavy.
     pub heavy_interval: u32,
-    /// Whether a client that is heavy at any server counts as heavy, and not only at its own.
-    pub heavy_any: bool,
+    /// Where clients must be heavy to count as such.
+    pub heavy: HeavyScope,
     /// Percentile of waiting times above which a server may be overloaded; 0 to 1.
     pub percentile: f64,
     /// Minimum gain of a detour, as a multiple of the mean round-trip time.
@@ -243,10 +253,10 @@ impl Default for ZeroRtt {
     fn default() -> ZeroRtt {
         let heavy = HeavyConfig::default();
         ZeroRtt {
-            heavy: heavy.most,
+            heavy_most: heavy.most,
             heavy_share: 0.0,
             heavy_interval: heavy.interval,
-            heavy_any: false,
+            heavy: HeavyScope::Own,
             percentile: 0.8,
             alpha: 1.0,
             load_lifetime: Duration::from_secs(10),
@@ -256,12 +266,12 @@ impl Default for ZeroRtt {
 
 impl ZeroRtt {
     pub(crate) fn heavy(&self) -> HeavyConfig {
-        HeavyConfig { most: self.heavy, interval: self.heavy_interval, ..HeavyConfig::default() }
+        HeavyConfig { most: self.heavy_most, interval: self.heavy_interval, ..HeavyConfig::default() }
     }
 
     pub(crate) fn share(&self) -> Result<Option<HeavyShare>, OutOfRange> {
         let is_set = self.heavy_share > 0.0;
-        is_set.then(|| HeavyShare::new(self.heavy_share, self.heavy)).transpose()
+        is_set.then(|| HeavyShare::new(self.heavy_share, self.heavy_most)).transpose()
     }
 
     pub(crate) fn overload(&self, mean_rtt: Duration) -> OverloadConfig {
@@ -358,7 +368,7 @@ impl Scenario {
 
     /// Mean round-trip time of clients.
     pub fn mean_rtt(&self) -> Duration {
-        self.network.trip[0] + self.network.trip[1]
+        self.network.one_way[0] + self.network.one_way[1]
     }
 
     /// Checks the ranges of all values.
@@ -387,8 +397,8 @@ impl Scenario {
         require("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
         let interval = self.interval;
         require("interval", interval, (Duration::from_millis(1)..=hour).contains(&interval), "1ms to 1h")?;
-        let trip = self.network.trip;
-        require("network.trip", trip, pair(trip), "two times, the lesser first, up to 1m")?;
+        let one_way = self.network.one_way;
+        require("network.one_way", one_way, pair(one_way), "two times, the lesser first, up to 1m")?;
         let round_trips = self.network.tcp_round_trips;
         require("network.tcp_round_trips", round_trips, (1..=10).contains(&round_trips), "1 to 10")?;
         let server = &self.server;
@@ -399,7 +409,12 @@ impl Scenario {
         require("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
         require("server.restamp", server.restamp, server.restamp <= hour, "0 to 1h")?;
         let zero = &self.zero_rtt;
-        require("zero_rtt.heavy", zero.heavy, zero.heavy().check().is_ok() || zero.heavy_interval < 16, "1 to 32")?;
+        require(
+            "zero_rtt.heavy_most",
+            zero.heavy_most,
+            zero.heavy().check().is_ok() || zero.heavy_interval < 16,
+            "1 to 32",
+        )?;
         require("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
         require("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
         require("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;

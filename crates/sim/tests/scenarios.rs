@@ -50,18 +50,18 @@ fn errors_name_the_key_and_its_range() {
         ("policies = [\"fair\"]", "unknown variant `fair`"),
         ("seed = 1\nspeed = 1", "line 2, column 1"),
         (
-            "[network]\ntrip = [\"5ms\", \"1ms\"]",
-            "the scenario's network.trip is [5ms, 1ms]; it may be two times, the lesser first, up to 1m",
+            "[network]\none_way = [\"5ms\", \"1ms\"]",
+            "the scenario's network.one_way is [5ms, 1ms]; it may be two times, the lesser first, up to 1m",
         ),
         ("[server]\ntickets = 9", "the scenario's server.tickets is 9; it may be 0 to 8"),
-        ("[zero_rtt]\nheavy = 33", "the scenario's zero_rtt.heavy is 33; it may be 1 to 32"),
+        ("[zero_rtt]\nheavy_most = 33", "the scenario's zero_rtt.heavy_most is 33; it may be 1 to 32"),
         ("[zero_rtt]\nheavy_interval = 3", "the scenario's zero_rtt.heavy_interval is 3; it may be 16 to 2^30"),
         (
             "[zero_rtt]\nload_lifetime = \"500ms\"",
             "the scenario's zero_rtt.load_lifetime is 500ms; it may be 0, or 1s to 24h",
         ),
         (
-            "[network]\ntrip = [\"1m\", \"1m\"]\n[zero_rtt]\nalpha = 60.0",
+            "[network]\none_way = [\"1m\", \"1m\"]\n[zero_rtt]\nalpha = 60.0",
             "the scenario's zero_rtt.alpha is 60.0; it may be 0 to 1000, and times the mean round trip up to 1h",
         ),
         ("[zero_rtt]\npercentile = nan", "the scenario's zero_rtt.percentile is NaN; it may be 0 to 1"),

@@ -93,7 +93,7 @@ fn all_requests_of_the_trace_are_served() {
 fn waits_agree_with_theory() {
     for load in [0.3, 0.6, 0.8] {
         let mut scenario = scenario(3, 300_000, 1, 1.0 / load);
-        scenario.network.trip = [Duration::ZERO; 2];
+        scenario.network.one_way = [Duration::ZERO; 2];
         scenario.server.service = [Duration::from_millis(1); 2];
         scenario.interval = Duration::from_millis(10);
         let outcome = run(&scenario, Policy::SessionAffinity, 1, 1);
@@ -113,7 +113,7 @@ fn waits_agree_with_theory() {
 #[test]
 fn without_waiting_a_handshake_costs_its_round_trips() {
     let mut scenario = scenario(10_000, 1000, 1, 1000.0);
-    scenario.network.trip = [Duration::from_millis(10); 2];
+    scenario.network.one_way = [Duration::from_millis(10); 2];
     scenario.server.service = [Duration::from_millis(5); 2];
     for (policy, round_trips) in [(Policy::ZeroRttOff, 2.0), (Policy::LeastLoaded, 2.0), (Policy::Maglev, 3.0)] {
         let median = run(&scenario, policy, 16, 1).first_byte.quantile(0.5).unwrap();

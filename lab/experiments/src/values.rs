@@ -26,6 +26,15 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A time in whole seconds, from two of them to an hour.
+pub fn whole_seconds(text: &str) -> Result<u64, String> {
+    let time = dwell_app::args::positive_duration(text)?;
+    match time.as_secs() {
+        seconds @ 2..=3600 if time.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err("write whole seconds, from 2s to 1h".into()),
+    }
+}
+
 /// A share from 0 to 1.
 pub fn share(text: &str) -> Result<Probability, String> {
     let share = dwell_app::args::share(text)?;

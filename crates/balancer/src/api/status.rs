@@ -58,7 +58,7 @@ impl Object for Status {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "lb-plane")]
 pub struct PlaneStatus {
-    /// How it was started: "new", "over" (taken over from an earlier process), or "anew" (replacing an earlier one).
+    /// How it was started: "new", "taken-over" from an earlier process, or "replaced".
     pub start: String,
     /// The number of tracked connections.
     pub connections: u64,

@@ -18,7 +18,7 @@ pub enum Event {
         interface: String,
         /// The file of the configuration.
         config: String,
-        /// How the data plane was started: "new", "over" (taken over) or "anew" (replaced).
+        /// How the data plane was started: "new", "taken-over" from an earlier process, or "replaced".
         start: &'static str,
         /// Why an existing data plane could not be taken over.
         reason: Option<String>,

@@ -1,8 +1,6 @@
 //! The metrics of a balancer.
 
-use std::time::Duration;
-
-use dwell_metrics::{Family, Numbers};
+use dwell_metrics::{Family, Numbers, seconds};
 use dwell_socket::clock::realtime_ns;
 
 use super::{Balancer, status::load};
@@ -43,18 +41,18 @@ impl Balancer {
                     put(metrics::BACKEND_TRACKED, &labels, tracked as f64);
                 }
                 put(metrics::BACKEND_PENDING, &labels, status.pending.requests as f64);
-                put(metrics::BACKEND_OLDEST, &labels, seconds(status.pending.oldest_ns.unwrap_or(0)));
+                put(metrics::BACKEND_OLDEST, &labels, seconds(status.pending.oldest_ns.unwrap_or(0).into()));
                 put(metrics::BACKEND_UP, &labels, is(!backend.health.is_down()));
                 put(metrics::BACKEND_WEIGHT, &labels, status.weight);
                 put(metrics::BACKEND_SHARE, &labels, status.share);
                 let latency = status.latency.unwrap_or_default();
                 if let Some(mean_ns) = latency.mean_ns {
-                    put(metrics::BACKEND_LATENCY, &labels, seconds(mean_ns));
+                    put(metrics::BACKEND_LATENCY, &labels, seconds(mean_ns.into()));
                 }
                 for (quantile, ns) in [("0.5", latency.p50_ns), ("0.9", latency.p90_ns), ("0.99", latency.p99_ns)] {
                     if let Some(ns) = ns {
                         let [vip, backend] = labels;
-                        put(metrics::BACKEND_LATENCY_QUANTILE, &[vip, backend, quantile], seconds(ns));
+                        put(metrics::BACKEND_LATENCY_QUANTILE, &[vip, backend, quantile], seconds(ns.into()));
                     }
                 }
                 if let Some(freshness) = status.freshness {
@@ -62,9 +60,9 @@ impl Balancer {
                 }
                 if let Some(load) = &status.load {
                     if let Some(wait_ns) = load.wait_ns {
-                        put(metrics::BACKEND_LOAD, &labels, seconds(wait_ns));
+                        put(metrics::BACKEND_LOAD, &labels, seconds(wait_ns.into()));
                     }
-                    put(metrics::BACKEND_LOAD_AGE, &labels, seconds(load.age_ns));
+                    put(metrics::BACKEND_LOAD_AGE, &labels, seconds(load.age_ns.into()));
                 }
                 put(metrics::BACKEND_REACHABLE, &labels, is(status.problem.is_none()));
             }
@@ -103,7 +101,7 @@ impl Balancer {
             }
         }
         if let Some(age) = self.plane.heartbeat_age() {
-            put(metrics::HEARTBEAT, &[], seconds(realtime_ns()) - age.as_secs_f64());
+            put(metrics::HEARTBEAT, &[], seconds(realtime_ns().into()) - age.as_secs_f64());
         }
         put(metrics::CHECKS_LATE, &[], self.health.late() as f64);
         if let Some(work) = self.figures.work {
@@ -114,8 +112,4 @@ impl Balancer {
         put(metrics::RELOADS, &["refused"], refused as f64);
         numbers
     }
-}
-
-fn seconds(ns: u64) -> f64 {
-    Duration::from_nanos(ns).as_secs_f64()
 }

@@ -226,8 +226,8 @@ impl Balancer {
             sharing,
             start: match &start {
                 StartKind::New => "new",
-                StartKind::TakenOver => "over",
-                StartKind::Replaced { .. } => "anew",
+                StartKind::TakenOver => "taken-over",
+                StartKind::Replaced { .. } => "replaced",
             },
             state: State::default(),
             vips: Vec::new(),

@@ -28,7 +28,7 @@ use crate::{
 pub struct WriteArgs {
     /// Write records to this file instead of printing them, with --format none as jsonl. An existing file is continued;
     /// SIGHUP opens it anew, after logrotate has moved it
-    #[arg(short, long, value_name = "FILE", alias = "output")]
+    #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
 
     /// With --write, begin a new file before this one exceeds SIZE bytes, as in 500k, 100M or 2G; it becomes FILE.1

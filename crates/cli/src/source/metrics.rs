@@ -122,7 +122,7 @@ fn family(verb: Watcher, counter: Counter) -> Family {
             "Packets of flows that found no place as two CPUs wanted one at once.",
         ),
         Counter::SlotsFreed => {
-            total(name!(verb, "flow_places_freed_total"), "Places of the flow table that became free again.")
+            total(name!(verb, "flow_slots_freed_total"), "Slots of the flow table that became free again.")
         }
         Counter::Stamps => total(name!(verb, "stamps_total"), "Packets whose time was kept."),
         Counter::StampsOverwritten => {

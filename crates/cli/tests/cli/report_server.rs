@@ -97,7 +97,7 @@ fn options_of_a_server_are_refused_with_a_file() {
         (&report[..], "--clickhouse-copy-limit", "1G"),
         (&collect[..], "--clickhouse-password-file", "password"),
         (&collect[..], "--spool", "spool"),
-        (&collect[..], "--spool-limit", "100"),
+        (&collect[..], "--spool-limit", "100M"),
     ] {
         let run = dwell(&[verb, &[option, value]].concat());
         assert_eq!(run.status, Some(2), "{run}");

@@ -35,7 +35,7 @@ const MUCH: usize = 24 << 20;
 fn output_input_and_exit_status_pass_through() {
     let script = "cat; echo whispered >&2; exit 7";
     let mut command = Command::new(DWELL);
-    command.args(["run", "--outside", "--output", "/dev/null", "--", "sh", "-c", script]);
+    command.args(["run", "--outside", "--write", "/dev/null", "--", "sh", "-c", script]);
     let run = run(&mut command, b"spoken");
     assert_eq!(run, Run { status: Some(7), stdout: "spoken".into(), stderr: "whispered\n".into() });
     // Root's programs inherit a descriptor, with a large number where they may have that.
@@ -95,7 +95,7 @@ fn where_figures_cannot_be_written_nothing_starts() {
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
     let touch = format!("touch {}", trace.display());
-    let run = dwell(&["run", "--output", "/no/such/folder/x", "--", "sh", "-c", &touch]);
+    let run = dwell(&["run", "--write", "/no/such/folder/x", "--", "sh", "-c", &touch]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("nothing was started"), "{run}");
     assert!(!trace.exists());
@@ -103,7 +103,7 @@ fn where_figures_cannot_be_written_nothing_starts() {
 
 #[test]
 fn a_full_disk_ends_the_telling_and_not_the_program() {
-    let arguments = ["run", "--outside", "--format", "jsonl", "--output", "/dev/full"];
+    let arguments = ["run", "--outside", "--format", "jsonl", "--write", "/dev/full"];
     for (exit, status) in [("exit 5", 5), ("exit 0", 4)] {
         let run = dwell(&[&arguments[..], &["--", "sh", "-c", &format!("sleep 0.1; echo done; {exit}")]].concat());
         assert_eq!((run.status, run.stdout.as_str()), (Some(status), "done\n"), "{run}");
@@ -380,7 +380,7 @@ fn root_a_program_that_becomes_another_user_is_measured_inside() {
     });
     let figures = folder.path().join("figures");
     let mut command = Command::new(DWELL);
-    command.args(["run", "--minimize", "--format", "jsonl", "--interval", "50ms", "--output"]);
+    command.args(["run", "--minimize", "--format", "jsonl", "--interval", "50ms", "--write"]);
     command.arg(&figures).arg("--library").arg(&library);
     command.args(["--", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.arg(&program).args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
@@ -424,7 +424,7 @@ fn a_program_that_uses_the_c_library_is_measured_inside() {
         });
         let figures = folder.path().join("figures");
         let mut command = Command::new(DWELL);
-        command.args(["run", "--format", "jsonl", "--interval", "50ms", "--output"]);
+        command.args(["run", "--format", "jsonl", "--interval", "50ms", "--write"]);
         command.arg(&figures).args(options).arg("--");
         command.arg(talk(&folder, &[])).arg("127.0.0.1");
         command.args([port.to_string(), MUCH.to_string(), "0".to_owned()]);
@@ -494,7 +494,7 @@ fn root_records_have_the_flows_of_dwell_stack() {
             "jsonl",
             "--interval",
             "50ms",
-            "--output",
+            "--write",
             figures.to_str().unwrap(),
             "--",
             program.to_str().unwrap(),
@@ -525,7 +525,7 @@ fn flow(record: &Value) -> Vec<String> {
 /// Runs the program under dwell, from outside.
 fn measured(figures: &Path, program: &Path, port: u16, bytes: usize, pause_ms: u64) -> Run {
     let mut command = Command::new(DWELL);
-    command.args(["run", "--outside", "--format", "jsonl", "--interval", "50ms", "--output"]);
+    command.args(["run", "--outside", "--format", "jsonl", "--interval", "50ms", "--write"]);
     command.arg(figures).arg("--").arg(program).arg("127.0.0.1");
     command.args([port.to_string(), bytes.to_string(), pause_ms.to_string()]);
     run(&mut command, b"")

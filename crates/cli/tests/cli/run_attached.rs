@@ -32,7 +32,7 @@ fn a_program_that_runs_already_is_measured_until_it_ends() {
     let program = start(&mut program);
     let figures = folder.path().join("figures");
     let mut command = Command::new(DWELL);
-    command.args(["run", "--format", "jsonl", "--interval", "100ms", "--output"]);
+    command.args(["run", "--format", "jsonl", "--interval", "100ms", "--write"]);
     command.arg(&figures).args(["--pid", &program.id().to_string()]);
     let watcher = start(&mut command);
     server.join().unwrap();

@@ -37,7 +37,7 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
     let output = folder.path().join("sockets.jsonl");
     let arguments = ["run", "--minimize", "--interval", "100ms", "--format", "jsonl"];
     let mut watch = Command::new(DWELL);
-    watch.args(arguments).args(["--cgroup", path, "--output"]);
+    watch.args(arguments).args(["--cgroup", path, "--write"]);
     let watching = start(watch.arg(&output));
     // The program is attached once the file exists and an empty interval was reported.
     eventually("dwell watches", || output.exists());

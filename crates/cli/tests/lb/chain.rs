@@ -69,7 +69,7 @@ fn root_a_balancer_in_a_chain_takes_its_own_packets_and_passes_on_the_rest() {
     scene.kill();
     load.go_on();
     scene.run();
-    assert_eq!(scene.status()["plane"]["start"], "over");
+    assert_eq!(scene.status()["plane"]["start"], "taken-over");
     load.go_on();
     assert_eq!(load.end(), [""; 0]);
     assert_eq!(scene.end().status, Some(0));

@@ -37,7 +37,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
         load.go_on();
     }
     let after = scene.status();
-    assert_eq!(after["plane"]["start"], "over");
+    assert_eq!(after["plane"]["start"], "taken-over");
     assert_eq!(numbers(&after), numbers(&before));
     assert_eq!(scene.backend(2)["phase"], "draining");
     assert_eq!(scene.backend(1)["weight"], 3.0);
@@ -55,7 +55,7 @@ fn root_a_killed_balancer_is_taken_over_and_no_connection_breaks() {
     assert_eq!(scene.backend(1)["configured"], 0.5);
     assert_eq!(load.end(), [""; 0]);
     let run = scene.end();
-    assert_eq!(events(&run.stdout, "lb.started")[0]["start"], "over", "{run}");
+    assert_eq!(events(&run.stdout, "lb.started")[0]["start"], "taken-over", "{run}");
 }
 
 #[test]

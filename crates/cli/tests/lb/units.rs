@@ -211,7 +211,7 @@ fn root_the_capabilities_of_its_unit_are_enough_for_a_balancer() {
     let top = "metrics.listen = \"127.0.0.1:9469\"";
     let vip = "policy = \"latency\"\nhealth = { kind = \"icmp\", interval = \"100ms\" }";
     scene.configure(top, vip, &[0, 1]);
-    for taken in ["new", "over"] {
+    for taken in ["new", "taken-over"] {
         scene.run_by(&by);
         eventually("both answer pings", || (0..2).all(|server| scene.backend(server)["health"] == "up"));
         assert_eq!(scene.status()["plane"]["start"], taken);

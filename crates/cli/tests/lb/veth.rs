@@ -33,7 +33,7 @@ fn root_a_balancer_on_a_veth_serves_without_preparations() {
     scene.configure("xdp = \"native\"", "", &[0, 1]);
     scene.run();
     let status = scene.status();
-    assert_eq!((&status["plane"]["xdp"], &status["plane"]["start"]), (&"native".into(), &"over".into()));
+    assert_eq!((&status["plane"]["xdp"], &status["plane"]["start"]), (&"native".into(), &"taken-over".into()));
     scene.spread(10);
 }
 

@@ -181,7 +181,7 @@ fn root_connection_ids_lead_to_their_servers_over_restarts_new_keys_and_drains()
     stays("while no process runs", &old);
     scene.run();
     stays("taken over", &old);
-    assert_eq!(scene.status()["plane"]["start"], "over");
+    assert_eq!(scene.status()["plane"]["start"], "taken-over");
     eventually("the load is still known", || wait().is_some());
     // The key is rotated.
     let new: Vec<Vec<u8>> = (0..3).map(|server| short(1, server, 2)).collect();

@@ -73,7 +73,7 @@ counters! {
     /// Decrypted connection IDs that were not made with the key.
     Forged = DWELL_ZERO_FORGED, "forged";
     /// Connection IDs of an unknown server.
-    Nobody = DWELL_ZERO_NO_SERVER, "nobody";
+    Nobody = DWELL_ZERO_NO_SERVER, "unknown-server";
     /// Connection IDs in long headers that are too old for this handshake.
     Old = DWELL_ZERO_OLD, "old";
     /// Load reports that were recorded.

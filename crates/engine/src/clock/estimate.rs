@@ -54,10 +54,11 @@ pub fn best(exchanges: &[Exchange]) -> Option<&Exchange> {
     consistent.min_by_key(|exchange| exchange.round_trip_ns())
 }
 
-/// Returns the pause after this number of rounds: short at first, so that the drift is known early, and 64 s later.
-pub fn pause(rounds: u64) -> Duration {
-    const FIRST: Duration = Duration::from_millis(250);
-    FIRST * (1 << rounds.saturating_sub(1).min(8))
+/// Returns the pause after this number of rounds: a second at first, so that the drift is known early, and twice as long each time
+/// until it is `longest`.
+pub fn pause(rounds: u64, longest: Duration) -> Duration {
+    const FIRST: Duration = Duration::from_secs(1);
+    FIRST.saturating_mul(1 << rounds.saturating_sub(1).min(31)).min(longest)
 }
 
 /// Assumptions about two clocks.

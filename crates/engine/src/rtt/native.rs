@@ -327,7 +327,7 @@ counters! {
     /// Packets of flows that found no slot because two CPUs wanted one at once.
     Contended = DWELL_FLOWS_CONTENDED, "contended";
     /// Slots of the flow table that became free again.
-    SlotsFreed = DWELL_SLOTS_FREED, "places_freed";
+    SlotsFreed = DWELL_SLOTS_FREED, "slots_freed";
     /// Packets whose time was recorded.
     Stamps = DWELL_STAMPS_MADE, "stamps";
     /// Recorded times that were overwritten within a second.

@@ -1,5 +1,7 @@
 //! Estimates of offset and drift from exchanges between simulated clocks.
 
+use std::time::Duration;
+
 use dwell_engine::clock::{Assumptions, Clock, Exchange, Fit, best, pause};
 use proptest::prelude::*;
 
@@ -133,9 +135,11 @@ fn a_rate_that_changes_at_once_is_a_step() {
 
 #[test]
 fn rounds_come_quickly_at_first() {
-    let pauses: Vec<_> = (0..12).map(|rounds| pause(rounds).as_millis()).collect();
-    assert_eq!(pauses, [250, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000, 64_000]);
-    assert_eq!(pause(u64::MAX).as_secs(), 64);
+    let longest = Duration::from_secs(50);
+    let pauses: Vec<_> = (0..9).map(|rounds| pause(rounds, longest).as_secs()).collect();
+    assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 32, 50, 50]);
+    assert_eq!(pause(u64::MAX, longest), longest);
+    assert_eq!(pause(1, Duration::from_millis(10)).as_millis(), 10);
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
             return refuse(&mut link, reason);
         }
     };
-    let through = match handler.hello(&agent) {
+    let mut through = match handler.hello(&agent) {
         Ok(through) => through,
         Err(reason) => {
             shared.admission.count_turned_away();
@@ -305,7 +305,6 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
             return refuse(&mut link, reason);
         }
     };
-    let mut through = through;
     let error = session(&mut link, &agent, &mut through, handler, shared).err();
     let is_garbage =
         |error: &FrameError| !matches!(error, FrameError::End | FrameError::Io(_) | FrameError::Unauthenticated(_));

@@ -78,7 +78,7 @@ impl Census {
 }
 
 /// Makes a reading of what the kernel reports of a socket.
-pub(super) fn reading(time_ns: u64, report: &SocketReport, info: TcpInfo) -> Reading {
+pub(in crate::outside) fn reading(time_ns: u64, report: &SocketReport, info: TcpInfo) -> Reading {
     Reading {
         time_ns,
         info,

@@ -181,10 +181,10 @@ impl Pair {
                 for (prober, clock) in &mut agents {
                     all.add(clock, &prober.round(20)?);
                 }
-                if pause(rounds) >= SPARSE_PAUSE {
+                if pause(rounds, SPARSE_PAUSE) >= SPARSE_PAUSE {
                     break;
                 }
-                stop.sleep(pause(rounds))?;
+                stop.sleep(pause(rounds, SPARSE_PAUSE))?;
             }
             let ends = Instant::now() + SPARSE_PAUSE;
             while Instant::now() < ends {

@@ -97,7 +97,7 @@ fn iperf3(
         EVERY.as_millis(),
     );
     let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let output = ["--output".to_owned(), records.display().to_string()];
+    let output = ["--write".to_owned(), records.display().to_string()];
     words.splice(1..1, output);
     collect(lab.client(), programs.dwell.as_os_str(), &words, &signals.stop)
 }

@@ -10,6 +10,7 @@ use crate::{
     failure::Failure,
     goal::Goal,
     print::{Columns, Format, SCHEMA, folders, millis_to},
+    values::whole_seconds,
 };
 
 /// What iperf3, ss and `dwell run` report of one connection
@@ -20,11 +21,11 @@ use crate::{
 #[command(after_help = "\
 Examples:
   sudo dwell-lab run                      20 s
-  sudo dwell-lab run --seconds 5          a quick look")]
+  sudo dwell-lab run --duration 5s        a quick look")]
 pub struct Run {
     /// How long iperf3 sends
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
-    seconds: u64,
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = whole_seconds)]
+    duration: u64,
     /// Output format: text, or jsonl with one object per program
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -55,7 +56,7 @@ const COLUMNS: Columns<6> = Columns([
 
 pub(crate) fn run(args: &Run) -> Result<Exit, Failure> {
     let folder = folders("dwell-run-", None)?;
-    let outcome = measure(args.seconds, &Programs::find()?, folder.path())?;
+    let outcome = measure(args.duration, &Programs::find()?, folder.path())?;
     args.format.say(&COLUMNS.heading())?;
     for (tool, figures) in [("iperf3", &outcome.iperf3), ("ss -ti", &outcome.ss), ("dwell run", &outcome.dwell)] {
         let record = Record::of(tool, figures);

@@ -370,7 +370,7 @@ impl Command {
             run.arguments.push("--outside".into());
         }
         run.arguments.extend(more.iter().map(OsString::from));
-        run.arguments.extend(["--output".into(), output.into()]);
+        run.arguments.extend(["--write".into(), output.into()]);
         run.arguments.extend(["--".into(), self.program.into()]);
         run.arguments.extend(self.arguments);
         run

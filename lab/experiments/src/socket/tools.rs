@@ -181,7 +181,7 @@ impl Run {
             command.arg("infinity").stdin(OwnedFd::from(socket));
         })?;
         let (output, pid) = (folder.path().join(SAMPLES), holder.id().to_string());
-        let arguments = ["run", "--pid", &pid, "--format", "jsonl", "--interval", "100ms", "--output"];
+        let arguments = ["run", "--pid", &pid, "--format", "jsonl", "--interval", "100ms", "--write"];
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([output.as_os_str()]).collect();
         let program = RunningProgram::start("dwell-run", net.sender(), exe, folder.path(), &arguments)?;
         Ok(Run { program, folder, _holder: holder })

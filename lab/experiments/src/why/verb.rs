@@ -19,6 +19,7 @@ use crate::{
     failure::Failure,
     goal::Goal,
     print::{Columns, Format, SCHEMA, folders, percent_to},
+    values::whole_seconds,
 };
 
 /// Whether `dwell why` names the cause of faults that are known
@@ -44,8 +45,8 @@ pub struct Why {
     #[arg(long, value_enum, default_value_t = Series::Fresh)]
     settings: Series,
     /// How long dwell looks at each
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = whole_seconds)]
+    duration: u64,
     /// Two faults at the same time instead of one; with --fault, those pairs of which it is one
     #[arg(long)]
     pairs: bool,
@@ -107,7 +108,7 @@ pub(crate) fn run(args: &Why) -> Result<Exit, Failure> {
     let (programs, signals) = (Programs::find()?, Signals::watch()?);
     let folder = folders("why", args.keep.as_deref())?;
     let folder = args.keep.as_deref().unwrap_or(folder.path());
-    let look = Look { seconds: args.seconds, captures: args.captures.then_some(folder) };
+    let look = Look { seconds: args.duration, captures: args.captures.then_some(folder) };
     args.format.say(&COLUMNS.heading())?;
     let mut outcomes = Vec::new();
     for (number, setting) in settings(args).into_iter().enumerate() {

@@ -7,7 +7,7 @@ fn root_three_programs_report_on_one_connection() {
     if skipped() {
         return;
     }
-    let run = lab(&["run", "--seconds", "4", "--format", "jsonl"]);
+    let run = lab(&["run", "--duration", "4s", "--format", "jsonl"]);
     // A busy machine may miss goals.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let objects = objects(&run);

@@ -27,7 +27,7 @@ use dwell_socket::{
 
 use self::{clock::ClockReflector, metrics::ConnectionMetrics, send::Reporter};
 use crate::{
-    args::{positive_duration, sample_bytes},
+    args::{megabytes, positive_duration, sample_bytes},
     clock_mode::ClockModeArgs,
     confined::confine,
     exit::{Exit, Failure},
@@ -43,7 +43,7 @@ use crate::{
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The smallest part of the buffer, in megabytes, that one of several collectors has: some batches of the largest size.
-const MIN_BUFFER_MB: u32 = 4;
+const MIN_BUFFER_MB: u64 = 4;
 
 /// Send the times of bytes in the layers of this host to a collector
 ///
@@ -98,9 +98,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_flows: u32,
 
-    /// Megabytes of results to keep for the collector
-    #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    buffer: u32,
+    /// Size of the results to keep for the collector
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = megabytes)]
+    buffer: u64,
 
     /// Folder that keeps these results on disk too, for the next agent to send if this one is killed; or none
     #[arg(long, value_name = "DIR", default_value = "/var/lib/dwell-agent")]
@@ -198,10 +198,10 @@ impl Args {
         if let Some((_, repeated)) = collectors.iter().enumerate().find(is_repeated) {
             return Err(Failure::usage(anyhow!("the collector {repeated} was given twice: name it once")));
         }
-        let least = MIN_BUFFER_MB * collectors.len() as u32;
-        if collectors.len() > 1 && self.buffer < least {
+        let least = MIN_BUFFER_MB * collectors.len() as u64;
+        if collectors.len() > 1 && self.buffer < least * 1_000_000 {
             return Err(Failure::usage(anyhow!(
-                "each collector has its part of --buffer: give it {least} for {} of them",
+                "each collector has its part of --buffer: give it {least}M for {} of them",
                 collectors.len()
             )));
         }
@@ -226,7 +226,7 @@ impl Args {
 
     /// Makes the queue for each collector, each with its part of the buffer.
     fn lanes(&self, hello: &Hello) -> Vec<Lane> {
-        let bytes = self.buffer as usize * 1_000_000 / self.collector.len();
+        let bytes = self.buffer as usize / self.collector.len();
         let lanes = self.collector.iter().map(|collector| {
             let hello = Hello { run: rand::random(), ..hello.clone() };
             Lane { collector: collector.clone(), outbox: Outbox::new(bytes, &hello), hello }

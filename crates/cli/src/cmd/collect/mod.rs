@@ -10,7 +10,7 @@ use dwell_records::{Output, Source};
 use dwell_store::{Address, Retain};
 
 use crate::{
-    args::{FormatOrNone, nanos, positive_duration, socket},
+    args::{FormatOrNone, megabytes, nanos, positive_duration, socket},
     clock_mode::ClockModeArgs,
     confined::confine,
     exit::{Exit, Failure},
@@ -63,9 +63,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     spool: Option<PathBuf>,
 
-    /// Megabytes that may wait in the spool; while it is full, agents keep their measurements [default: 2048]
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    spool_limit: Option<u32>,
+    /// How much may wait in the spool; while it is full, agents keep their measurements [default: 2G]
+    #[arg(long, value_name = "SIZE", value_parser = megabytes)]
+    spool_limit: Option<u64>,
 
     /// File with the password of the ClickHouse user, which other users of this host cannot read
     #[arg(long, value_name = "FILE")]
@@ -96,9 +96,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = positive_duration, requires = "new_token")]
     token_lifetime: Duration,
 
-    /// Megabytes per second that each agent may send; ten times as many at once
-    #[arg(long, value_name = "MB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    agent_rate: u32,
+    /// Bytes per second that each agent may send; ten times as many at once
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = megabytes)]
+    agent_rate: u64,
 
     /// Length of an interval, over which the segments between hosts are aggregated
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_duration)]
@@ -145,7 +145,7 @@ pub struct Args {
 }
 
 /// Megabytes that may wait in the spool, unless the user says otherwise.
-const SPOOL_MB: u32 = 2048;
+const SPOOL_BYTES: u64 = 2_000_000_000;
 
 /// The store.
 #[derive(Debug, Clone)]
@@ -201,7 +201,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         join: args.join(),
         sync_interval: args.sync_interval,
         clock_mode: args.clock_mode.mode(),
-        agent_rate: u64::from(args.agent_rate) * 1_000_000,
+        agent_rate: args.agent_rate,
         gray: args.gray(),
         print: args.print()?,
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
@@ -240,7 +240,7 @@ impl Args {
                 address: address.clone(),
                 login: clickhouse_login(self.clickhouse_password_file.as_deref())?,
                 spool: spool.clone(),
-                spool_bytes: u64::from(self.spool_limit.unwrap_or(SPOOL_MB)) * 1_000_000,
+                spool_bytes: self.spool_limit.unwrap_or(SPOOL_BYTES),
             }),
             (Place::Server(_), None) => {
                 Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))

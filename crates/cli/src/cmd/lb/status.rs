@@ -8,7 +8,7 @@ use dwell_balancer::{
     control::last_heartbeat,
     plan::Phase,
 };
-use dwell_records::{LatencyObject, counted};
+use dwell_records::{Latency, LatencyObject, counted};
 
 use super::{SocketArgs, object, print};
 use crate::{
@@ -252,13 +252,8 @@ fn placed(backend: &BackendStatus, has_second_chance: bool) -> String {
     }
 }
 
-/// Formats a time with three digits and a unit.
 fn duration(ns: u64) -> String {
-    match ns as f64 / 1e9 {
-        s if s >= 1.0 => format!("{s:.2} s"),
-        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
-        s => format!("{:.1} µs", s * 1e6),
-    }
+    Latency(ns).to_string().trim().to_owned()
 }
 
 #[cfg(test)]

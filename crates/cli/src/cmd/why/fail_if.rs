@@ -25,8 +25,8 @@ pub fn parse(text: &str) -> Result<Failing, String> {
     })
 }
 
-/// Says whether a verdict has one of these, or none can be told, and returns the exit status that follows. A run that
-/// could not do its work keeps its own.
+/// Reports whether a verdict has one of these, or there is none, and returns the exit status that follows. A run that could not do
+/// all of its work keeps its own.
 pub fn exit(failing: &[Failing], verdict: &Verdict, exit: Exit) -> Exit {
     let has = |failing: &Failing| match failing {
         Failing::Slow => matches!(verdict.outcome, Outcome::Slow(_)),
@@ -36,17 +36,16 @@ pub fn exit(failing: &[Failing], verdict: &Verdict, exit: Exit) -> Exit {
         Failing::Slow => "slow",
         Failing::Cause(cause) => cause.name(),
     };
-    if failing.is_empty() {
-        return exit;
-    }
+    let or_own = |status| if exit == Exit::Done { status } else { exit };
     match (verdict.outcome, failing.iter().find(|failing| has(failing))) {
+        (Outcome::NoTraffic | Outcome::NotEnough, _) if failing.is_empty() => or_own(Exit::Incomplete),
         (Outcome::NoTraffic | Outcome::NotEnough, _) => {
             alarm("there is no verdict, so this run has failed");
-            Exit::False
+            or_own(Exit::False)
         }
         (_, Some(found)) => {
             alarm(format!("the verdict has {}, so this run has failed", name(found)));
-            if exit == Exit::Done { Exit::False } else { exit }
+            or_own(Exit::False)
         }
         (_, None) => {
             tell(format!("the verdict has none of {}", failing.iter().map(name).collect::<Vec<_>>().join(", ")));

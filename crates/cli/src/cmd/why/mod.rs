@@ -12,7 +12,7 @@ mod target;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
-use dwell_engine::why::{Outcome, decide};
+use dwell_engine::why::decide;
 use dwell_records::{Output, Record, Source, Why, entry};
 use dwell_socket::{clock::monotonic_ns, outside::Selected};
 
@@ -215,9 +215,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         look::end_of(child)?;
     }
     written?;
-    let exit = match verdict.outcome {
-        Outcome::Slow(_) | Outcome::Healthy => is_complete?,
-        Outcome::NoTraffic | Outcome::NotEnough => Exit::Incomplete,
-    };
-    Ok(fail_if::exit(&args.fail_if, &verdict, stored::finish(Some(&mut output), exit)))
+    let exit = stored::finish(Some(&mut output), is_complete?);
+    Ok(fail_if::exit(&args.fail_if, &verdict, exit))
 }

@@ -18,6 +18,7 @@ use dwell_engine::{
 use super::{
     super::{
         Error, before_first_byte,
+        census::reading,
         diag::Diag,
         message::{SocketId, SocketReport},
     },
@@ -427,13 +428,4 @@ fn given_to_clients() -> RangeInclusive<u16> {
 fn is_new(info: &TcpInfo) -> bool {
     const RECENT_US: u64 = 1_000_000;
     info.busy_us.is_some_and(|us| us < RECENT_US)
-}
-
-fn reading(time_ns: u64, report: &SocketReport, info: TcpInfo) -> Reading {
-    Reading {
-        time_ns,
-        info,
-        unacknowledged: Some(report.unacknowledged.into()),
-        readable: Some(report.readable.into()),
-    }
 }

@@ -38,7 +38,7 @@ pub fn next_balancer(bench: &Bench<'_>) -> Result<Vec<Duration>> {
     until_balancer_answers(bench, "new")?;
     let start = |_| {
         bench.stop.sleep(bench.interval)?;
-        until_balancer_answers(bench, "over")
+        until_balancer_answers(bench, "taken-over")
     };
     (0..bench.rounds).map(start).collect()
 }

@@ -8,8 +8,9 @@ use super::{
     Report,
     compare::{Comparison, Truth},
     distribution::Distributions,
-    text::{millis, percent, width},
+    text::{millis, width},
 };
+use crate::print::percent_to;
 
 /// A line a run and estimator.
 pub fn sweep(reports: &[Report]) -> String {
@@ -57,10 +58,10 @@ fn row(report: &Report, comparison: &Comparison, width: usize) -> String {
         ms(truth.p99_ns),
         comparison.estimator,
         millis(means.map(|(_, estimate)| estimate), 3),
-        percent(errors.relative_size(0.5), 2),
-        percent(errors.within(0.1), 0),
-        percent(Some(told).filter(|told| told.is_finite()), 0),
+        percent_to(2, errors.relative_size(0.5)),
+        percent_to(0, errors.within(0.1)),
+        percent_to(0, Some(told).filter(|told| told.is_finite())),
         cost.map_or("-".to_owned(), |cost| format!("{:.0}", cost.run_ns())),
-        percent(report.processor_share(), 2),
+        percent_to(2, report.processor_share()),
     )
 }

@@ -13,12 +13,13 @@ use super::{
     compare::{Comparison, Errors, Truth},
     distribution::{Distributions, SHARES},
 };
+use crate::print::percent_to;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.load)?;
         if let Some(cost) = self.cost {
-            let share = percent(self.processor_share(), 2);
+            let share = percent_to(2, self.processor_share());
             let run_ns = cost.run_ns();
             writeln!(f, "dwell response: {run_ns:.0} ns a packet, {share} % of a processor")?;
         }
@@ -73,7 +74,7 @@ fn errors(f: &mut fmt::Formatter<'_>, comparisons: &[Comparison]) -> fmt::Result
                 (Truth::Own, _) | (_, 0) => None,
                 (_, epochs) => Some(errors.relative.len() as f64 / epochs as f64),
             };
-            let (count, share) = (errors.relative.len(), percent(share, 0));
+            let (count, share) = (errors.relative.len(), percent_to(0, share));
             write!(f, "{:<width$} {label:<12}", comparison.estimator)?;
             writeln!(f, "{count:>6}{share:>7}{}", ErrorCells(&errors))?;
         }
@@ -101,11 +102,11 @@ impl fmt::Display for ErrorCells<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(errors) = self;
         for share in [0.05, 0.1, 0.5, 0.9, 0.95] {
-            write!(f, "{:>8}", percent(errors.relative(share), 1))?;
+            write!(f, "{:>8}", percent_to(1, errors.relative(share)))?;
         }
-        write!(f, "{:>9}", percent(errors.relative_size(0.5), 2))?;
+        write!(f, "{:>9}", percent_to(2, errors.relative_size(0.5)))?;
         for (within, width) in [(0.05, 6), (0.1, 7), (0.15, 7)] {
-            write!(f, "{:>width$}", percent(errors.within(within), 0))?;
+            write!(f, "{:>width$}", percent_to(0, errors.within(within)))?;
         }
         for share in [0.5, 0.95] {
             write!(f, "{:>9}", millis(errors.absolute_size_ns(share), 3))?;
@@ -191,18 +192,6 @@ pub(super) fn width<'a>(labels: impl Iterator<Item = &'a String>) -> usize {
     labels.map(String::len).fold("estimator".len(), usize::max)
 }
 
-/// A share in percent, `-` where there is none.
-pub(super) fn percent(share: Option<f64>, digits: usize) -> String {
-    share.map_or("-".to_owned(), |share| {
-        // No minus sign before zeros.
-        let text = format!("{:.digits$}", share * 100.0);
-        match text.strip_prefix('-') {
-            Some(size) if size.bytes().all(|byte| matches!(byte, b'0' | b'.')) => size.to_owned(),
-            _ => text,
-        }
-    })
-}
-
 /// Nanoseconds in milliseconds, `-` where there are none.
 pub(super) fn millis(ns: Option<f64>, digits: usize) -> String {
     ns.map_or("-".to_owned(), |ns| format!("{:.digits$}", ns / 1e6))
@@ -214,10 +203,10 @@ mod tests {
 
     #[test]
     fn figures_are_rounded_and_unknown_ones_are_a_dash() {
-        assert_eq!(percent(Some(0.01234), 1), "1.2");
-        assert_eq!(percent(Some(-0.0001), 1), "0.0");
-        assert_eq!(percent(Some(-0.01), 1), "-1.0");
-        assert_eq!(percent(None, 1), "-");
+        assert_eq!(percent_to(1, Some(0.01234)), "1.2");
+        assert_eq!(percent_to(1, Some(-0.0001)), "0.0");
+        assert_eq!(percent_to(1, Some(-0.01)), "-1.0");
+        assert_eq!(percent_to(1, None), "-");
         assert_eq!(millis(Some(1_234_567.0), 2), "1.23");
     }
 }

@@ -39,7 +39,6 @@ struct Object<'a> {
     kind: &'a str,
     schema: &'a str,
     tool: &'a str,
-    #[serde(rename = "tells")]
     quantity: &'a str,
     /// `null` where the tool does not report it.
     answers: Option<usize>,
