@@ -11,12 +11,12 @@ use crate::exit::Failure;
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[group(skip)]
 pub struct RankingArgs {
-    /// Sort the lines of the summary, or of --flows, by this figure, the largest first: count, mean, min, max, p50, p90, p95,
+    /// Sort the lines by this figure, the largest first: count, mean, min, max, p50, p90, p95,
     /// p99 or p99.9 [default: count]
     #[arg(long, value_name = "FIGURE", value_parser = figure)]
     by: Option<Figure>,
 
-    /// Only the first N of these lines; how many others there are is said
+    /// Only the first N of these lines; the number of the others is shown
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 }

@@ -21,7 +21,7 @@ const MAX_HEADERS_BYTES: u64 = 64 << 10;
 /// How metrics leave the process.
 #[derive(Debug, Default, clap::Args)]
 pub struct MetricsArgs {
-    /// Serve Prometheus metrics at /metrics of this address, such as 127.0.0.1:9469, or port of 127.0.0.1
+    /// Serve Prometheus metrics at http://ADDR:PORT/metrics, as in 127.0.0.1:9469; a port alone is one of 127.0.0.1
     #[arg(long, value_name = "ADDR:PORT", value_parser = served_at)]
     pub metrics: Option<SocketAddr>,
 
@@ -29,7 +29,7 @@ pub struct MetricsArgs {
     #[arg(long, value_name = "URL")]
     pub otlp: Option<Endpoint>,
 
-    /// File of headers that --otlp sends, such as a token: a line NAME: VALUE for each
+    /// File of headers that --otlp sends, such as a token: one line NAME: VALUE per header
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_headers: Option<PathBuf>,
 }

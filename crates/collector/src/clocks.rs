@@ -192,8 +192,7 @@ impl Clocks {
         let fit = clock.add(&round.exchanges);
         if let Fit::Stepped { by_ns } = fit {
             tell(format_args!(
-                "the clock of {host} was stepped by {by_ns} ns, or its host has started anew: \
-                 it is compared from the beginning"
+                "the clock of {host} was stepped by {by_ns} ns, or its host has rebooted: the comparison starts over"
             ));
         }
         let converted = clock.convert(exchange.t2_ns)?;

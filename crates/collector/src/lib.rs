@@ -130,7 +130,7 @@ fn run_within(
     collector.set_gray(gray);
     collector.set_gate()?;
     let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
-    tell(format_args!("agents are awaited at {}", server.address()));
+    tell(format_args!("listening for agents at {}", server.address()));
     on_listening(server.address());
     let ended = work(&mut collector, &jobs, &gate, stop, &server);
     let refusals = server.refusals();

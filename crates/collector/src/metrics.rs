@@ -17,11 +17,8 @@ const PATHS: Family = Family::histogram(
 const AGENTS: Family = Family::gauge("dwell_collect_agents", &[], "Agents that are connected.");
 const REFUSED: Family =
     Family::counter("dwell_collect_refused_total", &["reason"], "Connections that were not let in, by reason.");
-const BYTES: Family = Family::counter(
-    "dwell_collect_bytes_total",
-    &["outcome"],
-    "Stamped bytes that agents told of, by what became of them.",
-);
+const BYTES: Family =
+    Family::counter("dwell_collect_bytes_total", &["outcome"], "Stamped bytes that agents reported, by outcome.");
 const LEFT_OUT: Family = Family::counter(
     "dwell_collect_left_out_total",
     &["kind"],

@@ -297,7 +297,7 @@ impl Handler for Front {
 
     fn unusable(&self, error: &Error) {
         tell(format_args!(
-            "{error}; until that is mended, what was in the files before stays in use, and agents are refused once it expires"
+            "{error}; until that is fixed, the previous content of the files stays in use, and agents are refused once it expires"
         ));
     }
 

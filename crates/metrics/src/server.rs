@@ -106,7 +106,7 @@ fn remedy(address: SocketAddr, io: &io::Error) -> String {
     let port = address.port();
     match io.kind() {
         ErrorKind::AddrInUse => {
-            format!(": choose another port; `ss -ltnp sport = :{port}` tells who has this one")
+            format!(": choose another port; `ss -ltnp sport = :{port}` shows which process has this one")
         }
         ErrorKind::PermissionDenied => ": choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE".into(),
         ErrorKind::AddrNotAvailable => ": no interface has this address; `ip address` lists those there are".into(),
@@ -429,7 +429,7 @@ mod tests {
             error,
             format!(
                 "cannot serve metrics on {address}: Address already in use (os error 98): choose \
-                 another port; `ss -ltnp sport = :{}` tells who has this one",
+                 another port; `ss -ltnp sport = :{}` shows which process has this one",
                 address.port()
             )
         );

@@ -104,7 +104,7 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
         }
         (Hook::Xdp, ..) => {
             "another XDP program may occupy the device, as a balancer's or that of another `dwell response` (`dwell doctor` \
-             shows it): measure at tc (`--hook tc`), which runs beside it"
+             shows it): measure at tc (`--hook tc`), which runs next to it"
         }
         _ => "`dwell doctor` shows what this kernel lacks",
     }

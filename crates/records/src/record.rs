@@ -438,22 +438,22 @@ pub struct Distribution {
     pub mean_ns: Option<u64>,
 }
 
-/// What samples say of the path beside round trips. Counts that the method cannot give are unknown.
+/// What samples say of the path besides round trips. Counts that the method cannot give are unknown.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct PathObject {
     /// The mean of what the round trips were longer than the base of their flow.
     pub queue_mean_ns: Option<u64>,
-    /// The maximum.
+    /// The most that a round trip was longer than the base of its flow.
     pub queue_max_ns: Option<u64>,
     /// TCP segments with data to the side that answered.
     pub data_segments: Option<u64>,
-    /// Of these, segments that had passed before.
+    /// Segments of `data_segments` that had passed before.
     pub retransmitted: Option<u64>,
     /// Packets from the side that answered.
     pub packets_back: Option<u64>,
-    /// Of these, TCP segments that filled a hole.
+    /// TCP segments of `packets_back` that filled a hole.
     pub late: Option<u64>,
-    /// Of these, packets that carried ECN's mark of congestion.
+    /// Packets of `packets_back` that carried ECN's congestion mark (CE).
     pub ce: Option<u64>,
 }
 

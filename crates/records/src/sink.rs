@@ -25,7 +25,7 @@ pub enum SinkError {
         output: String,
     },
     /// A write failed.
-    #[error("cannot write to {output}: {io}; what should follow is missing there{remedy}")]
+    #[error("cannot write to {output}: {io}; later output is missing there{remedy}")]
     Failed {
         /// The output's name.
         output: String,
@@ -237,8 +237,7 @@ mod tests {
         assert!(matches!(error, SinkError::Failed { .. }));
         assert_eq!(
             error.to_string(),
-            "cannot write to rtt.jsonl: No space left on device (os error 28); what should \
-             follow is missing there: free some space, or write elsewhere"
+            "cannot write to rtt.jsonl: No space left on device (os error 28); later output is missing there: free some space, or write elsewhere"
         );
     }
 }

@@ -164,7 +164,9 @@ impl Recorder {
         }
         if let (Err(why), false) = (left, was_dropping) {
             let path = self.path.display();
-            (self.tell)(&format!("{why} the store {path}; rows that it leaves out are counted, and all else goes on"));
+            (self.tell)(&format!(
+                "{why} the store {path}; rows that it leaves out are counted, and everything else continues"
+            ));
         }
     }
 
@@ -347,9 +349,9 @@ impl Writer {
                 self.missing.failed.fetch_add(count, Relaxed);
             }
             self.missing.waiting.fetch_sub(count, Relaxed);
-            if self.tell_once(0, written, "rows that cannot be stored are counted, and all else goes on") {
+            if self.tell_once(0, written, "rows that cannot be stored are counted, and everything else continues") {
                 let kept = self.keep_within(latest_ns);
-                self.tell_once(1, kept, "old rows stay until they can be deleted, and all else goes on");
+                self.tell_once(1, kept, "old rows stay until they can be deleted, and everything else continues");
             }
         }
     }

@@ -146,19 +146,19 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct Up {
-    /// What to call it
+    /// Name of the lab
     #[arg(default_value = "lab")]
     name: String,
     /// Line: both directions pass the vantage point. Triangle: answers go around it
     #[arg(long, value_enum, default_value_t = Shape::Line)]
     topology: Shape,
-    /// Round trip between vantage point and client; in a triangle, half of it is the way there
+    /// Round trip between vantage point and client; in a triangle, half of it is the forward path
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
     client_rtt: Duration,
-    /// Round trip between vantage point and server; in a triangle, half of it is the way there
+    /// Round trip between vantage point and server; in a triangle, half of it is the forward path
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     server_rtt: Duration,
-    /// Rate of each direction of the client's link in bits a second: 500k, 10M, 1G
+    /// Rate of each direction of the client's link in bits per second: 500k, 10M, 1G
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     /// Packets that may wait at that rate
@@ -170,11 +170,11 @@ struct Up {
     /// Share of packets that the client's link holds for 5 ms longer, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<Probability>,
-    /// Delivery trace of the client's link towards the client, instead of a rate: a millisecond a
-    /// line, each an opportunity for 1504 bytes
+    /// Delivery trace of the client's link towards the client, instead of a rate: one millisecond per line, each an
+    /// opportunity for 1504 bytes
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Seed of all that is random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

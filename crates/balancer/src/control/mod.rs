@@ -95,7 +95,7 @@ pub enum ControlError {
     Join(#[from] JoinError),
     /// The store is away, and nothing here has the seed of the other balancers.
     #[error(
-        "the store of [shared] is away, and only it has the seed of connection hashes, without which this balancer would \
+        "the store of [shared] cannot be reached, and only it has the seed of connection hashes, without which this balancer would \
          send connections elsewhere than the others do: {0}; start again once the store answers, or give all balancers the \
          same hash_seed too"
     )]

@@ -44,7 +44,7 @@ pub enum BaselineError {
     },
     /// The file holds something else.
     #[error(
-        "{} is not a baseline; name another file, or have it recorded anew with --baseline-record: {why}",
+        "{} is not a baseline; name another file, or record it again with --baseline-record: {why}",
         path.display()
     )]
     NotBaseline {
@@ -55,7 +55,7 @@ pub enum BaselineError {
     },
     /// The file was recorded with other settings.
     #[error(
-        "{} cannot be compared with this run: {difference}; run as it was recorded, or have it recorded anew with \
+        "{} cannot be compared with this run: {difference}; run as it was recorded, or record it again with \
          --baseline-record",
         path.display()
     )]

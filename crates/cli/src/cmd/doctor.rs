@@ -11,9 +11,9 @@ use crate::{
 
 /// Find out what this host can do for each verb, by trying it
 ///
-/// Each fact is tried, not concluded from a version; nothing stays attached. Shows what is missing, and what to do about
-/// it; what is well shares a line. Exit status 0 if the verb can run in its usual mode (without VERB: if each can), or
-/// if that could not be tried; 1 if not.
+/// Each fact is tried, not inferred from a version number; nothing stays attached. Shows what is missing, and how to
+/// get it; facts that hold share one line. Exit status 0 if the verb can run in its usual mode (without VERB: if each
+/// can), or if that could not be tried; 1 if not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,11 +28,11 @@ pub struct Args {
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
 
-    /// Interface to watch, the only one to inspect
+    /// Interface to watch; only this one is inspected
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 
-    /// Show what is well, too, as jsonl always does
+    /// Also show what works, as jsonl always does
     #[arg(long)]
     all: bool,
 
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let requirements = host::DWELL.only(&args.verb).map_err(|known| {
         let also = if args.verb[0] == "lab" { "; `dwell-lab doctor` reports on the laboratory" } else { "" };
         let known = known.join(", ");
-        Failure::usage(anyhow!("\"{}\" needs nothing to try; what does: {known}{also}", args.verb.join(" ")))
+        Failure::usage(anyhow!("\"{}\" has nothing to try; these have: {known}{also}", args.verb.join(" ")))
     })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
     let report = host::diagnose(interface.as_ref(), &requirements);

@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Exit::Host,
         anyhow!(
             "cannot start {}: {error}. The laboratory is a program of its own: build it in the source tree with \
-             `make lab`, or install it beside dwell",
+             `make lab`, or install it next to dwell",
             program.display()
         ),
     ))

@@ -45,11 +45,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     clickhouse_password_file: Option<PathBuf>,
 
-    /// How long the ClickHouse server may take for all that is asked for [default: 10m]
+    /// How long the ClickHouse server may take for all queries of the page [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     clickhouse_timeout: Option<Duration>,
 
-    /// How much disk the copy of what is asked for of a ClickHouse server may take [default: 4G]
+    /// How much disk the local copy of a ClickHouse server's rows may take [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     clickhouse_copy_limit: Option<u64>,
 
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (shown, known) = report.flows();
     if shown < known {
         tell(format_args!(
-            "{shown} of {known} flows are kept apart, those with the most bytes: select some, or raise --top"
+            "only the {shown} of {known} flows with the most bytes are shown separately: select flows, or raise --top"
         ));
     }
     if report.damaged() > 0 {
@@ -135,7 +135,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 fn nothing(args: &Args) -> Failure {
     Failure::usage(anyhow!(
-        "{} has nothing of what was asked for: widen the time, or choose fewer flows and hosts",
+        "{} has nothing that matches: widen the time, or leave out --flow, --port or --host",
         args.store.display()
     ))
 }

@@ -25,12 +25,12 @@ use crate::{exit::Failure, written::WriteArgs};
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct NamesArgs {
-    /// Show no names, but numbers: of processes, services and hosts. Nor labels
+    /// Show numbers instead of the names of processes, services and hosts, and no labels
     #[arg(short, long)]
     no_names: bool,
 
-    /// Ask name servers for the names of remote addresses that have none otherwise: sends queries, which tell them and others
-    /// on the way whom this host speaks to
+    /// Ask name servers for the names of remote addresses that have none otherwise. This sends queries, from which the
+    /// name servers, and anyone on the path to them, learn which addresses this host talks to
     #[arg(long, conflicts_with = "no_names")]
     resolve: bool,
 

@@ -21,7 +21,7 @@ pub struct StoreArgs {
     store: Option<PathBuf>,
 
     /// Delete rows of the store that are older than AGE, as in 30d or 12h, and the oldest ones while they take more than SIZE, as
-    /// in 4G; or `all` to keep them [default: 30d,4G; with -r all]
+    /// in 4G; or `all` to keep them [default: 30d,4G, or all where a capture is read]
     #[arg(long, value_name = "AGE,SIZE", requires = "store", value_parser = retention)]
     retain: Option<Retain>,
 }

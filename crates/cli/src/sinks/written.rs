@@ -26,8 +26,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct WriteArgs {
-    /// Write records to this file instead of printing them, with --format none as jsonl. An existing file is continued;
-    /// SIGHUP opens it anew, after logrotate has moved it
+    /// Write records to this file instead of printing them. --format none, where a verb has it, writes jsonl. An
+    /// existing file is appended to; SIGHUP reopens it, after logrotate has moved it
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
 

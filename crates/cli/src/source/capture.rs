@@ -282,7 +282,7 @@ impl<'a> Capture<'a> {
 /// Fails because a signal ended the replay after `packets` packets.
 pub fn interrupted(path: &Path, packets: u64) -> Failure {
     let error = anyhow!(
-        "interrupted: the results are of the first {} of {}",
+        "interrupted: the results cover the first {} of {}",
         counted(packets, "packet", "packets"),
         name_of(path)
     );

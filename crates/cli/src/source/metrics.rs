@@ -116,17 +116,17 @@ fn family(verb: Watcher, counter: Counter) -> Family {
             total(name!(verb, "flows_evicted_total"), "Flows closed before their idle timeout to make room.")
         }
         Counter::FlowsExpired => total(name!(verb, "flows_expired_total"), "Flows closed after their idle timeout."),
-        Counter::Untracked => total(name!(verb, "untracked_packets_total"), "Packets of flows that found no place."),
+        Counter::Untracked => total(name!(verb, "untracked_packets_total"), "Packets of flows that found no slot."),
         Counter::Contended => total(
             name!(verb, "contended_packets_total"),
-            "Packets of flows that found no place as two CPUs wanted one at once.",
+            "Packets of flows that found no slot because two CPUs wanted one at once.",
         ),
         Counter::SlotsFreed => {
             total(name!(verb, "flow_slots_freed_total"), "Slots of the flow table that became free again.")
         }
-        Counter::Stamps => total(name!(verb, "stamps_total"), "Packets whose time was kept."),
+        Counter::Stamps => total(name!(verb, "stamps_total"), "Packets whose time was recorded."),
         Counter::StampsOverwritten => {
-            total(name!(verb, "stamps_overwritten_total"), "Kept times lost to others within a second.")
+            total(name!(verb, "stamps_overwritten_total"), "Recorded times that others overwrote within a second.")
         }
         Counter::Samples => total(name!(verb, "samples_total"), "Latencies measured."),
         Counter::EventsLost => {

@@ -70,7 +70,7 @@ fn a_verb_is_answered_for_alone() {
     assert_eq!(dwell(&["doctor", "rtt", "gue"]).status, Some(2), "it is no mode of that verb");
     insta::assert_snapshot!(dwell(&["doctor", "lab"]), @r#"
     exit 2
-    stderr: dwell: "lab" needs nothing to try; what does: rtt, response, stack, agent, collect, report, run, why, top, lb, sim; `dwell-lab doctor` reports on the laboratory
+    stderr: dwell: "lab" has nothing to try; these have: rtt, response, stack, agent, collect, report, run, why, top, lb, sim; `dwell-lab doctor` reports on the laboratory
     "#);
 }
 

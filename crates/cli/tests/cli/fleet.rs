@@ -294,7 +294,7 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         assert!(joined["reason"].is_null() && joined["address"].as_str().unwrap().starts_with("10.78.0."), "{joined}");
         assert_eq!((&left["event"], &left["reason"]), (&"leave".into(), &"it left".into()), "{left}");
     }
-    for line in ["a is here, from 10.78.0.1", "b is here, from 10.78.0.2", "a is gone: it left"] {
+    for line in ["a connected, from 10.78.0.1", "b connected, from 10.78.0.2", "a disconnected: it left"] {
         assert!(run.stderr.contains(line), "{line}: {run}");
     }
 }
@@ -456,7 +456,7 @@ fn root_a_collector_whose_disk_is_full_says_so_and_agents_keep_what_it_has_not()
     assert!(run.stderr.contains("what was stored before is kept"), "{run}");
     let agent = agent.interrupt();
     assert_eq!(agent.status, Some(4), "{agent}");
-    assert!(agent.stderr.contains("what is measured waits"), "{agent}");
+    assert!(agent.stderr.contains("measurements wait"), "{agent}");
 }
 
 #[test]

@@ -268,6 +268,6 @@ fn what_cannot_be_pushed_to_is_refused_before_anything_runs() {
     assert!(run(&given).contains("every user of this host can reach the headers in"));
     tool_here("chmod", &["600", headers]);
     let told = run(&given);
-    assert!(told.contains("line 2 is no header: write NAME: VALUE") && !told.contains("secret"), "{told}");
+    assert!(told.contains("line 2 is not a header: write NAME: VALUE") && !told.contains("secret"), "{told}");
     assert!(!Path::new(&format!("{headers}.ran")).exists());
 }

@@ -67,7 +67,7 @@ fn a_full_disk_is_told_whatever_is_printed() {
         assert!(
             stderr.contains(
                 "dwell: cannot write to standard output: No space left on device (os error 28); \
-                 what should follow is missing there: free some space, or write \
+                 later output is missing there: free some space, or write \
                  elsewhere\n"
             ),
             "{options:?}: {stderr}"

@@ -99,7 +99,7 @@ fn what_is_known_is_shown_while_a_pipe_is_silent_and_ctrl_c_ends_it() {
         assert_eq!(status, Some(4), "{stderr}");
         let packets = 5 + lines.len() as u64;
         assert_eq!(counters(&stderr)["packets"], packets);
-        let told = format!("dwell: interrupted: the results are of the first {packets} packets of standard input\n");
+        let told = format!("dwell: interrupted: the results cover the first {packets} packets of standard input\n");
         assert!(stderr.contains(&told), "{stderr}");
         drop(pipe);
     }
@@ -172,6 +172,6 @@ fn ctrl_c_in_the_middle_of_a_file_keeps_the_results_so_far() {
     assert!((1..20_000).contains(&lines), "{lines}");
     assert_eq!(counted["samples"], lines);
     let words =
-        format!("interrupted: the results are of the first {} packets of {}\n", counted["packets"], path.display());
+        format!("interrupted: the results cover the first {} packets of {}\n", counted["packets"], path.display());
     assert!(stderr.ends_with(&words), "{stderr}");
 }

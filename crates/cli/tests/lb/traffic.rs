@@ -382,10 +382,7 @@ fn root_a_tunnel_leads_to_listed_vips_from_listed_balancers_alone() {
     scene.run();
     // The balancer's outer headers come from 172.16.0.0/16, unless it is configured otherwise.
     for (options, refused) in [
-        (
-            &["--vip", "198.51.100.2"][..],
-            Some("to inner addresses that are no VIPs, nor backends of --backend, dropped"),
-        ),
+        (&["--vip", "198.51.100.2"][..], Some("to inner addresses that are neither VIPs nor in --backend, dropped")),
         (&["--from", "10.0.0.0/8"], Some("from senders that --from does not name, passed on unchanged")),
         (&["--vip", "198.51.100.0/24", "--from", "10.0.0.0/8", "--from", "172.16.0.0/16"], None),
         (&[], None),

@@ -254,5 +254,5 @@ fn root_user_and_capabilities_of_its_unit_are_enough_for_an_agent() {
     eventually("it stamps", || process.has_ended() || links(process.id()) >= 10);
     assert!(!process.has_ended(), "{}", process.end());
     let run = process.interrupt();
-    assert!(run.stderr.contains("what is measured waits"), "{run}");
+    assert!(run.stderr.contains("measurements wait"), "{run}");
 }

@@ -171,8 +171,7 @@ impl Collector {
         self.outlived = traces;
         if traces > 0 {
             tell(format_args!(
-                "this host has started anew: {traces} bytes that waited for their other half \
-                 are given up"
+                "this host has rebooted: {traces} bytes that were waiting for their other half are discarded"
             ));
         }
         Ok(())
@@ -218,7 +217,7 @@ impl Collector {
             Some(_) => " again",
             None => "",
         };
-        tell(format_args!("{name} is here{again}, from {}", agent.address));
+        tell(format_args!("{name} connected{again}, from {}", agent.address));
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let mut is_resumed = false;
@@ -252,7 +251,7 @@ impl Collector {
     /// Notes that an agent has left.
     pub fn leave(&mut self, agent: &Agent, reason: &str) -> Result<(), Error> {
         self.hosts.leave(agent.name.as_str(), self.time.now_ns());
-        tell(format_args!("{} is gone: {reason}", agent.name));
+        tell(format_args!("{} disconnected: {reason}", agent.name));
         self.print_agent(agent, Some(reason))
     }
 

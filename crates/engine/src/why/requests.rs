@@ -69,9 +69,11 @@ impl RequestEnds {
     pub(super) fn sentence(&self) -> String {
         let (failed, all) = (self.failed(), self.failed() + self.answered);
         match self.refused {
-            1 if failed == 1 => "The connection was refused: its host answers, and nobody listens at that port.".into(),
+            1 if failed == 1 => {
+                "The connection was refused: its host answers, but nothing listens on that port.".into()
+            }
             refused if refused == failed => {
-                format!("{refused} connections were refused: their host answers, and nobody listens at that port.")
+                format!("{refused} connections were refused: their host answers, but nothing listens on that port.")
             }
             _ => format!("No wait is long enough to count, but {failed} of {all} requests had no answer."),
         }

@@ -115,7 +115,7 @@ pub(super) fn failure(evidence: &Evidence) -> Unseen {
     let listeners = format!("sudo ss -ltnp sport = :{}", port_number(evidence));
     Unseen {
         what: "why the server does not answer".into(),
-        remedy: format!("`{}` shows who listens there, and its log may tell why", at_server(evidence, &listeners)),
+        remedy: format!("`{}` shows who listens there, and its log may say why", at_server(evidence, &listeners)),
     }
 }
 
@@ -124,7 +124,7 @@ pub(super) fn refusal(evidence: &Evidence) -> Unseen {
     let (peer, port) = (peer_address(evidence), port_number(evidence));
     Unseen {
         what: "whose attempts to open a connection failed".into(),
-        remedy: format!("`nc -vz {peer} {port}` opens one and says whether it is refused: then nobody listens there"),
+        remedy: format!("`nc -vz {peer} {port}` opens one and says whether it is refused: then nothing listens there"),
     }
 }
 

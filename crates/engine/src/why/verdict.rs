@@ -352,7 +352,7 @@ fn no_traffic_sentence(evidence: &Evidence) -> String {
              of the target may be refused."
         ),
         (0, None) if evidence.source == Source::Stamps => {
-            "The store has no stamped bytes of the target, and no other figures tell why it is slow.".into()
+            "The store has no stamped bytes of the target, and no other figures explain why it is slow.".into()
         }
         (0, None) if evidence.udp.count > 0 => format!(
             "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
@@ -375,7 +375,7 @@ fn no_traffic_sentence(evidence: &Evidence) -> String {
 fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
     let is_unclear = evidence.is_unreadable || evidence.unexplained() >= MIN_SHARE;
     verdict.sentence = match (evidence.source, is_unclear) {
-        (Source::Capture, true) => "This capture cannot tell whether these connections are slow, or why.",
+        (Source::Capture, true) => "This capture does not show whether these connections are slow, or why.",
         _ => "There is not enough evidence for a verdict.",
     }
     .into();
@@ -421,7 +421,7 @@ fn not_all_seen(evidence: &Evidence, sparse: Option<(&str, f64)>) -> String {
     let omitted = evidence.omitted;
     let seen = match sparse {
         Some((what, apart_ns)) => format!(
-            "Waits are not longer than {:.0} ms in the mean, and shorter ones cannot be told: {what} were too far apart",
+            "No wait exceeds {:.0} ms on average, and shorter ones cannot be seen: {what} were too far apart",
             apart_ns * INTERVALS / 1e6
         ),
         None => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),

@@ -87,7 +87,7 @@ impl FromStr for Headers {
                 value.set_sensitive(true);
                 Some((name.trim_end().parse().ok()?, value))
             });
-            header.ok_or_else(|| format!("line {number} is no header: write NAME: VALUE"))
+            header.ok_or_else(|| format!("line {number} is not a header: write NAME: VALUE"))
         });
         headers.collect::<Result<_, _>>().map(Headers)
     }

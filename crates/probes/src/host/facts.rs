@@ -168,7 +168,7 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::SockDiag, "sock-diag", "netlink sock_diag", "sudo modprobe -a inet_diag tcp_diag"),
     (Fact::TcpCounts, "tcp-counts", "TCP_INFO counts bytes sent", "a kernel that counts them (mainline: 4.19)"),
-    (Fact::Library, "library", "libdwell to preload", "put libdwell_preload.so beside dwell or in ../lib/dwell, or name it with --library"),
+    (Fact::Library, "library", "libdwell to preload", "put libdwell_preload.so next to dwell or in ../lib/dwell, or name it with --library"),
     (Fact::Bbr, "bbr", "congestion control bbr allowed", "sudo modprobe tcp_bbr"),
 ];
 

@@ -416,7 +416,7 @@ pub const XDP_PACKETS: &[Need] = &[
 const XDP_TAKEN_FOR_RTT: Obstacle = Obstacle {
     find: |device| xdp_holder(device, None),
     is_passable: false,
-    remedy: "leave --hook at tc, which runs beside it",
+    remedy: "leave --hook at tc, which runs next to it",
 };
 
 const XDP_TAKEN_FOR_RESPONSE: Obstacle =

@@ -159,7 +159,7 @@ fn remedy_for_loopback(error: &TrialError) -> Option<String> {
 fn library() -> Answer {
     match dwell_socket::library(dwell_socket::PRELOADED) {
         Some(path) => Answer::yes(path.display().to_string()),
-        None => Answer::no("not beside this binary, nor in ../lib/dwell"),
+        None => Answer::no("neither next to this binary nor in ../lib/dwell"),
     }
 }
 

@@ -108,7 +108,7 @@ function drawRanking(set) {
 		return button;
 	}));
 	const groups = set.groups.filter((group) => group.by === ranked.by);
-	const told = ["Sorted by the column that is marked; click on another one's head."];
+	const told = ["Sorted by the column that is marked; click on another column's heading."];
 	if (ranked.by === "flow" && groups.length < set.flows) told.push(`${counted(groups.length, "flows")} of ${set.flows.toLocaleString("en-US")} are shown: those with the greatest p99.`);
 	const unranked = set.unranked[ranked.by === "prefix" ? "flow" : ranked.by];
 	if (unranked) told.push(`Incomplete: ${unranked.toLocaleString("en-US")} ${kindOf(set)[1]} are of no ${ranked.by} that was kept apart.`);

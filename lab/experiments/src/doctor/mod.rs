@@ -11,9 +11,9 @@ use crate::{failure::Failure, print::Format};
 
 /// Find out what this host can do for each verb of the laboratory, by trying it
 ///
-/// Each fact is tried, not concluded from a version; nothing stays attached. Shows what is missing, and what to do about
-/// it; what is well shares a line. Exit status 0 if the verb can run (without VERB: if each can), or if that could not
-/// be tried; 1 if not.
+/// Each fact is tried, not inferred from a version number; nothing stays attached. Shows what is missing, and how to
+/// get it; facts that hold share one line. Exit status 0 if the verb can run (without VERB: if each can), or if that
+/// could not be tried; 1 if not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Ask for this verb only
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 
-    /// Show what is well, too, as jsonl always does
+    /// Also show what works, as jsonl always does
     #[arg(long)]
     all: bool,
 
@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let requirements = LABORATORY.only(&args.verb).map_err(|known| {
         let known = known.join(", ");
-        Failure::usage(anyhow!("\"{}\" needs nothing to try; what does: {known}", args.verb.join(" ")))
+        Failure::usage(anyhow!("\"{}\" has nothing to try; these have: {known}", args.verb.join(" ")))
     })?;
     let interface = args.interface.as_deref().map(Interface::find).transpose()?;
     let report = host::diagnose(interface.as_ref(), &requirements);

@@ -41,7 +41,7 @@ pub struct Fleet {
     /// Numbers of agents, one per run
     #[arg(long, value_name = "N,...", default_value = "100", value_delimiter = ',', value_parser = agents)]
     agents: Vec<usize>,
-    /// Flows of which each agent reports in each interval
+    /// Flows that each agent reports in each interval
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = flows)]
     flows: usize,
     /// Length of an agent's interval
@@ -56,7 +56,7 @@ pub struct Fleet {
     /// Have that server keep sums of 5 minutes and of hours too, as dist/clickhouse has it
     #[arg(long, requires = "clickhouse")]
     downsample: bool,
-    /// Number of collectors, of which each agent has all, with a store each
+    /// Number of collectors, each with its own store; every agent is given all of them
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "clickhouse", value_parser = clap::value_parser!(u8).range(1..=8))]
     collectors: u8,
     /// Kill the collector N times while agents report, at random moments, and start it again at once; one of several stays away

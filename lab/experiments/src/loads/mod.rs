@@ -168,7 +168,7 @@ pub struct LoadOptions {
     pub coalesce: bool,
     /// For how long requests are sent.
     pub duration: Duration,
-    /// Seed of all that is random.
+    /// Random seed.
     pub seed: u64,
     /// What lies between client and server.
     pub network: Network,

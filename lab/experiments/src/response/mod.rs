@@ -55,7 +55,7 @@ pub struct Response {
     /// The connection over time, by its port at the client [default: the one with most epochs]
     #[arg(long, global = true, value_name = "PORT", requires = "plot")]
     plot_connection: Option<u16>,
-    /// How to print: text, or jsonl, an object an estimator and truth
+    /// Output format: text, or jsonl with one object per estimator and truth
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -1,4 +1,4 @@
-//! Faults whose cause is known, and the cause that a user needs to hear of each.
+//! Faults whose cause is known, and the cause that `dwell why` should name for each.
 
 /// A fault, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub enum Series {
     Tuning,
     /// The settings that thresholds have not seen, but for those that docs/method/why.md names.
     Reported,
-    /// Settings between these two, which nothing was mended on.
+    /// Settings between these two, on which nothing was chosen or fixed.
     Fresh,
 }
 

@@ -309,8 +309,8 @@ impl Balancer {
         }
         if sharing.is_unencrypted {
             warnings.push(
-                "the store of [shared] is spoken to without TLS: whoever reads that can direct connections to a backend of \
-                 his choice"
+                "the connection to the store of [shared] does not use TLS: anyone who can read it can direct \
+                 connections to a backend of their choice"
                     .into(),
             );
         }

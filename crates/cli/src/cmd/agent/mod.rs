@@ -130,7 +130,7 @@ fn tell_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
     let folder = folder.display();
     if damaged > 0 {
         tell(format_args!(
-            "{damaged} bytes that an earlier agent left in {folder} cannot be read, and are given up: they were cut off"
+            "{damaged} bytes that an earlier agent left in {folder} cannot be read, and are discarded: they were cut off"
         ));
     }
     if newer > 0 {
@@ -216,8 +216,8 @@ impl Args {
         if given + own > MAX_TERMS {
             let most = MAX_TERMS - own;
             return Err(Failure::usage(anyhow!(
-                "an agent's filter has at most {most} terms, and {given} were given: one place is for the rule that leaves out \
-                 its own connection to the collector, or more if collectors have other ports; join or drop a rule"
+                "an agent's filter has at most {most} terms, and {given} were given: one term excludes its own \
+                 connection to the collector, and one more is for each further port of collectors; merge or drop a rule"
             )));
         }
         ports.into_iter().for_each(|port| config.filter.exclude_port(port));
@@ -259,21 +259,21 @@ impl Args {
             }
             Event::Rejected { reason } => {
                 tell(format_args!(
-                    "the collector rejects a batch, which is given up: {reason}; update the older of the two, the collector first"
+                    "the collector rejected a batch, which is discarded: {reason}; update the older of the two, the collector first"
                 ));
             }
             Event::GivenUp { reason } => {
                 tell(format_args!(
-                    "a batch cannot be sent and is given up: {reason}; it was damaged on disk, or is too long for the \
+                    "a batch cannot be sent and is discarded: {reason}; it was damaged on disk, or is too long for the \
                      collector's version"
                 ));
             }
             Event::Unusable(reason) => tell(format_args!(
-                "{reason}; until that is mended, what was in the files before stays in use, and no collector accepts this agent \
-                 once it expires"
+                "{reason}; until that is fixed, the previous content of the files stays in use, and no collector accepts \
+                 this agent once it expires"
             )),
             Event::Disk(notice) => tell(notice),
-            Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; what is measured waits")),
+            Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; measurements wait")),
             Event::Busy { .. } => {}
             Event::Disconnected { reason, is_new } => {
                 note(number, false);
@@ -282,7 +282,7 @@ impl Args {
                     return;
                 }
                 let others = if collectors.len() > 1 { ", and others get it if that lasts" } else { "" };
-                tell(format_args!("no collector at {}: {reason}; what is measured waits{others}", collectors[number]));
+                tell(format_args!("no collector at {}: {reason}; measurements wait{others}", collectors[number]));
             }
         }
     }
@@ -327,7 +327,7 @@ impl Args {
         };
         let warn = |error: BufferError| {
             tell(format_args!(
-                "{error}; what is measured waits in memory only, and is lost if this agent is killed: name another folder with \
+                "{error}; measurements wait in memory only, and are lost if this agent is killed: name another folder with \
                  --buffer-dir, or none"
             ));
         };

@@ -115,8 +115,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = positive_duration)]
     max_clock_error: Duration,
 
-    /// Search for gray failures, hosts, paths and services that have become slower than their peers or lose more, and allow so many
-    /// false alarms per week; 0 does not search
+    /// Search for gray failures (hosts, paths and services that have become slower than their peers, or lose more),
+    /// with at most COUNT false alarms per week on average; 0 turns the search off
     #[arg(long, value_name = "COUNT", default_value_t = 1.0, value_parser = budget)]
     gray_budget: f64,
 

@@ -46,22 +46,23 @@ pub struct Args {
     /// The interface that receives the balancer's packets
     interface: String,
 
-    /// VIP whose packets are decapsulated, or a network of VIPs; may be repeated
+    /// VIP whose packets are decapsulated, or a network of VIPs; may be given several times
     /// [default: the addresses of this host, as they change]
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = vip)]
     vip: Vec<Prefix>,
 
-    /// Network from which the balancers send, tunnel.source4 or tunnel.source6 of their configuration; may be
-    /// repeated [default: any]
+    /// Network from which the balancers send, tunnel.source4 or tunnel.source6 of their configuration; may be given
+    /// several times [default: any]
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     from: Vec<Prefix>,
 
-    /// Another backend, or a network of backends, to which a packet may be sent on whose connection is not here, as
-    /// second_chance of the balancers' configuration wants it; may be repeated [default: none]
+    /// Another backend, or a network of backends, to which packets of connections that are not here may be sent on, for
+    /// second_chance in the balancers' configuration; may be given several times [default: none]
     #[arg(long, value_name = "ADDRESS[/BITS]", requires = "from")]
     backend: Vec<Prefix>,
 
-    /// Address whose packets are decapsulated; may be repeated [default: the interface's addresses, as they change]
+    /// Address whose packets are decapsulated; may be given several times [default: the interface's addresses, as they
+    /// change]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
 
@@ -187,7 +188,9 @@ fn status(counters: &DecapCounters, last: bool) -> Status {
 fn vip(text: &str) -> Result<Prefix, String> {
     let prefix: Prefix = text.parse()?;
     if is_single(&prefix) && is_special(prefix.address) {
-        return Err("it is a loopback, link-local, multicast, broadcast or unspecified address, and no VIP".into());
+        return Err(
+            "it is a loopback, link-local, multicast, broadcast or unspecified address, which cannot be a VIP".into()
+        );
     }
     Ok(prefix)
 }
@@ -330,7 +333,7 @@ impl Refusals {
     /// The outcomes, and what they mean.
     const OUTCOMES: [(DecapOutcome, &str); 3] = [
         (DecapOutcome::Sender, "from senders that --from does not name, passed on unchanged"),
-        (DecapOutcome::NotVip, "to inner addresses that are no VIPs, nor backends of --backend, dropped"),
+        (DecapOutcome::NotVip, "to inner addresses that are neither VIPs nor in --backend, dropped"),
         (DecapOutcome::Special, "to loopback, link-local, multicast or broadcast addresses, dropped"),
     ];
 

@@ -67,7 +67,7 @@ fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
     if format == Format::Jsonl {
         print(object(Some(&jiff::Timestamp::now().to_string()), &heartbeat))?;
     }
-    tell(format_args!("the data plane goes on without its control plane: {}", describe(&heartbeat)));
+    tell(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat)));
     Ok(())
 }
 
@@ -110,7 +110,7 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
         let leader = match &shared.leader {
             Some(leader) if *leader == shared.name => "leads".to_owned(),
             Some(leader) => format!("follows {leader}"),
-            None => "nobody leads".to_owned(),
+            None => "no leader".to_owned(),
         };
         let set = shared.set.map_or("no set of weights yet".to_owned(), |number| format!("set {number} of weights"));
         let _ = match shared.problem {

@@ -127,7 +127,7 @@ pub struct Args {
     #[arg(long, value_name = "FIGURE", value_parser = figure)]
     by: Option<SocketFigure>,
 
-    /// Only the first N of these lines; how many others there are is said
+    /// Only the first N of these lines; the number of the others is shown
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 

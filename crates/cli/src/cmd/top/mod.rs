@@ -52,7 +52,7 @@ use crate::{
 /// A screen of the TCP connections of this host with their round trips, waits in the send buffer, retransmissions and
 /// rates, updated until q. `?` shows the keys: Enter asks `dwell why` about a row. Watches the network namespace that it
 /// is run in, and needs no privilege; as root it also names the processes of other users, and shows how long servers take to
-/// respond, for which it attaches a program to the interfaces as long as it runs.
+/// respond, for which it attaches a program to each interface while it runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -131,7 +131,7 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = verdict::conditions, requires = "once")]
     fail_if: Vec<Conditions>,
 
-    /// Only the first N rows of --once; how many others there are is said
+    /// Only the first N rows of --once; the number of the others is shown
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "once")]
     top: Option<u32>,
 
@@ -143,7 +143,7 @@ pub struct Args {
     #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
     prefix6: u8,
 
-    /// Maximum number of flows to keep apart at once; those of others are counted
+    /// Maximum number of flows to keep apart at once; further flows are counted
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(4..=16_000_000))]
     max_flows: u32,
 }

@@ -87,7 +87,7 @@ fn object(status: &BalancerStatus) -> Vec<u8> {
 pub fn save(shown: &Shown, app: &App) -> String {
     let time = shown.time().replace(':', "");
     let (path, saved) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
-        (Page::Backends(_), None) => return "there is no balancer to save anything of".into(),
+        (Page::Backends(_), None) => return "there is no balancer whose status could be saved".into(),
         (Page::Backends(_), Some(status)) => {
             let (path, file) = create(&format!("dwell-top-backends-{time}"), "jsonl");
             let written = file.and_then(|mut file| file.write_all(&object(status)));

@@ -39,7 +39,7 @@ use crate::{
     after_help = "\
 Examples:
   dwell why example.org:443             connections to a service
-  dwell why :5432                       connections of which one end has this port
+  dwell why :5432                       connections with this port at one end
   dwell why $(pgrep -o nginx)           those of a process and its descendants
   sudo dwell why nginx.service          those of a unit of systemd
   sudo dwell why web                    those of a container, by its name or ID, in its own network

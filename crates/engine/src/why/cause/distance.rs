@@ -35,7 +35,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "confirms the round trip on the wire; then send several requests at once (pipelining, batches, more \
              connections), or move the two closer to each other",
         ),
-        remedy(format!("mtr -rwc 20 {}", peer_address(evidence)), "shows on which part of the way the time is spent"),
+        remedy(format!("mtr -rwc 20 {}", peer_address(evidence)), "shows on which part of the path the time is spent"),
     ];
     keep.into_iter().chain(others).collect()
 }

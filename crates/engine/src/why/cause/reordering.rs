@@ -40,7 +40,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     vec![
         remedy(
             "sysctl net.ipv4.tcp_recovery net.ipv4.tcp_sack net.ipv4.tcp_dsack".to_owned(),
-            "TCP tells late packets from lost ones with all three on, as they are by default",
+            "TCP distinguishes late packets from lost ones if all three are on, as they are by default",
         ),
         remedy(
             format!("mtr -rwc 100 {}", peer_address(evidence)),

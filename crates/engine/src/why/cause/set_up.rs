@@ -101,7 +101,7 @@ fn open_a_way(evidence: &Evidence) -> Vec<Remedy> {
         ),
         remedy(
             at_peer(evidence, &format!("ss -ltn sport = :{port}")),
-            "shows whether somebody listens there, and whether the queue of new connections is full (Recv-Q at Send-Q)",
+            "shows whether anything listens there, and whether the queue of new connections is full (Recv-Q at Send-Q)",
         ),
         remedy(
             at_peer(evidence, "sudo nft list ruleset"),

@@ -35,7 +35,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let peer = peer_address(evidence);
     vec![
-        remedy(format!("mtr -rwc 100 {peer}"), "shows from which hop on packets are lost: that is what to mend"),
+        remedy(format!("mtr -rwc 100 {peer}"), "shows from which hop on packets are lost: that is what to fix"),
         remedy(
             format!("ip route get {peer}; ip -s link; ethtool -S DEVICE | grep -iE 'err|drop|crc'"),
             "shows whether this host's own device drops them: a cable, a duplex mismatch, a full ring",

@@ -48,17 +48,17 @@ pub(super) struct GrayObject<'a> {
     figure: Option<&'a str>,
     /// The median of that figure in the recent intervals. Null for a share, as all times.
     value_ns: Option<u64>,
-    /// The same in its own past.
+    /// The median of that figure in the subject's own past. Null for a share.
     past_ns: Option<u64>,
-    /// What its past would be now, had it changed as its peers have.
+    /// What `past_ns` would be now, had it changed as its peers have.
     expected_ns: Option<u64>,
     /// The median of its peers now.
     peers_ns: Option<u64>,
     /// The median of the share in the recent intervals, from 0 to 1. Null for times, as all shares.
     value_share: Option<f64>,
-    /// The same in its own past.
+    /// The median of the share in the subject's own past. Null for times.
     past_share: Option<f64>,
-    /// What its past would be now, had it changed as its peers have.
+    /// What `past_share` would be now, had it changed as its peers have.
     expected_share: Option<f64>,
     /// The median of its peers now.
     peers_share: Option<f64>,

@@ -27,7 +27,8 @@ pub(super) struct PathObject<'a> {
     /// The direction of a connection, from the sender to the receiver of the bytes, with the addresses that the sender sees.
     /// Null for all flows together.
     flow: Option<FlowObject>,
-    /// The same with the addresses that the receiver sees. Null where they are those of `flow`, and for all flows together.
+    /// The direction of the connection, with the addresses that the receiver sees. Null where they are those of `flow`,
+    /// and for all flows together.
     rx_flow: Option<FlowObject>,
     /// By what the flows of both hosts are known to be one: "address", or "sequence" where addresses are translated between the
     /// hosts. Null for all flows together.

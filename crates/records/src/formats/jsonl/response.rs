@@ -24,7 +24,7 @@ pub(super) struct EpochObject<'a> {
     interval_ns: u64,
     /// The flow, from the client to the server.
     flow: FlowObject,
-    /// What tells flows apart.
+    /// The key that identifies a flow.
     #[schemars(extend("enum" = names(Key::ALL.into_iter().filter(|key| *key != Key::Auto), Key::name)))]
     key: &'a str,
     /// The security parameter index of ESP, the receiver index of WireGuard, or a number of the QUIC connection that
@@ -62,9 +62,9 @@ pub(super) struct SummaryObject<'a> {
     interface: Option<Cow<'a, str>>,
     #[serde(flatten)]
     of: &'a ResponsesOf,
-    /// Its epochs.
+    /// The epochs of the flow, server or prefix.
     epochs: u64,
-    /// Of these, the ones with a valid estimate.
+    /// Epochs with a valid estimate.
     valid_epochs: u64,
     /// The responses of valid epochs, each with its own latency or, where the method does not know that, with the mean of its epoch.
     latency: LatencyObject,

@@ -166,9 +166,9 @@ pub(super) struct FlowEventObject<'a> {
     bytes: u64,
     /// TCP segments with data so far, in both directions. Null for other protocols.
     data_segments: Option<u64>,
-    /// Of these, segments that had passed before.
+    /// Segments of `data_segments` that had passed before.
     retransmitted: Option<u32>,
-    /// Of these, segments that filled a hole.
+    /// Segments of `data_segments` that filled a hole.
     late: Option<u32>,
     /// Packets that a router had marked as having met congestion (ECN).
     ce: u32,

@@ -37,7 +37,8 @@ pub(super) struct SegmentObject<'a> {
     part_of: Option<&'a str>,
     /// The time in the segment. All null where a layer is missing.
     latency: LatencyObject,
-    /// The share of the segment in the time of its side, from 0 to 1. Null where no byte went all the way.
+    /// The share of the segment in the time of its side, from 0 to 1. Null where no byte was stamped at both ends of
+    /// its side.
     share: Option<f64>,
     /// The sampling grid: one byte in this many is stamped.
     sample_bytes: u32,

@@ -42,11 +42,11 @@ pub(super) struct VerdictObject<'a> {
     observed_ns: u64,
     /// The number of connections.
     connections: u64,
-    /// The mean time between two polls of a connection: shorter waits are not told apart. 0 for a capture.
+    /// The mean time between two polls of a connection: shorter waits cannot be distinguished. 0 for a capture.
     poll_interval_ns: u64,
-    /// Time in which somebody waited.
+    /// Time in which at least one end waited.
     active_ns: u64,
-    /// Time in which nobody waited.
+    /// Time in which neither end waited.
     idle_ns: u64,
     /// What the active time was spent on. The parts add up to it.
     parts: Vec<PartObject<'a>>,

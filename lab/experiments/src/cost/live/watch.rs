@@ -59,7 +59,7 @@ pub fn watch(net: &Net, traffic: &Traffic, options: &[&str], window: Duration, s
     let (Some(packets), Some(bytes), Some(samples), Some(lost)) =
         (figure("packet"), figure("byte"), figure("sample"), figure("event lost").or_else(|| figure("events lost")))
     else {
-        bail!("dwell {arguments:?} ({status}) told no figures: {told}");
+        bail!("dwell {arguments:?} ({status}) reported no figures: {told}");
     };
     let difference = crossed.packets - packets;
     // A packet of several segments is as many to dwell, and one to the interface: then bytes tell.

@@ -33,14 +33,14 @@ use crate::{
 pub enum Load {
     /// HTTP/1.1 with persistent connections and pipelining
     Web(Web),
-    /// HTTP/3, a stream a request; the server works on all requests at the same time
+    /// HTTP/3, one stream per request; the server works on all requests at the same time
     Http3(Http3),
     /// Reads and writes of memcached, one of each on average, values of 40 to 10,000 bytes
     Memcached(Memcached),
-    /// wrk with pipelining against nginx, which serves one static object. wrk tells the distribution of
+    /// wrk with pipelining against nginx, which serves one static object. wrk reports the distribution of
     /// its latencies, and keeps no log
     Wrk(third_party::ThirdParty),
-    /// redis-benchmark with pipelining, which reads one value of redis-server. It tells a few percentiles
+    /// redis-benchmark with pipelining, which reads one value of redis-server. It reports a few percentiles
     /// of its latencies, and keeps no log
     Redis(third_party::ThirdParty),
 }
@@ -77,13 +77,13 @@ struct Common {
     /// Requests of a connection that may be outstanding [default: 4, memcached: 1]
     #[arg(long, value_name = "REQUESTS", value_parser = positive)]
     depth: Option<usize>,
-    /// Connections of the client [default: 200, http3: 20, memcached: 10]. With several, a run each
+    /// Connections of the client [default: 200, http3: 20, memcached: 10]. With several, one run each
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = positive)]
     connections: Vec<usize>,
     /// Threads of the client, which share its connections
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = positive)]
     threads: usize,
-    /// Requests a second of all connections together, or `max`. With several, as in 500,1000,2000, a run
+    /// Requests per second of all connections together, or `max`. With several, as in 500,1000,2000, a run
     /// each; its files are named FILE-rate-RATE
     #[arg(long, value_name = "RATE", default_value = "2000", value_delimiter = ',', value_parser = Requests::parse)]
     rate: Vec<Requests>,
@@ -96,7 +96,7 @@ struct Common {
     /// For how long requests are sent
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
-    /// Seed of all that is random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// File for what the client knows of each request: JSON Lines, times of CLOCK_MONOTONIC
@@ -114,13 +114,13 @@ struct Network {
     /// Round trip of the network: a quarter of it to the vantage point, a quarter on, half back
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = duration)]
     rtt: Duration,
-    /// Share of packets lost on the way to the vantage point, 0 to 1
+    /// Share of packets lost on the path to the vantage point, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     loss: Option<Probability>,
-    /// Share of packets held 5 ms longer on the way to the vantage point, 0 to 1
+    /// Share of packets held 5 ms longer on the path to the vantage point, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<Probability>,
-    /// Rate of the way to the vantage point, and of the way back: 10M, 1G. 1000 packets may wait
+    /// Rate of the path to the vantage point, and of the path back: 10M, 1G. 1000 packets may wait
     #[arg(long, value_name = "RATE", value_parser = rate)]
     bottleneck: Option<u64>,
     /// Share of the bottleneck that other traffic takes each way, 0 to 0.95
@@ -336,7 +336,7 @@ impl Requests {
         match text.parse::<f64>() {
             _ if text == "max" => Ok(Self(None)),
             Ok(rate) if rate > 0.0 && rate <= 1e6 => Ok(Self(Some(rate))),
-            _ => Err("write requests a second, or max".into()),
+            _ => Err("write requests per second, or max".into()),
         }
     }
 }
