@@ -29,30 +29,24 @@ typedef __u64 dwell_selection;
 /* How far behind it may be, likewise: it was sent again. */
 #define DWELL_SEQ_BEHIND 16
 
-/* Returns the sequence number behind a packet. */
-static __always_inline __u32 dwell_seq_behind(const struct dwell_packet *packet)
+/* Returns the sequence number after a packet. */
+static __always_inline __u32 dwell_seq_end(const struct dwell_packet *packet)
 {
 	__u32 flag_bytes = !!(packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_FIN));
 
 	return packet->kind == DWELL_KIND_TCP ? packet->seq + packet->payload_bytes + flag_bytes : 0;
 }
 
-/* Returns its upper half. */
-static __always_inline __u16 dwell_seq_high(const struct dwell_packet *packet)
+/* The client's newest sequence number: the one after all that has passed here. */
+static __always_inline __u32 dwell_slot_newest(const struct dwell_slot *slot)
 {
-	return dwell_seq_behind(packet) >> 16;
+	return (__u32)slot->seq_high << 16 | slot->lb.seq_low;
 }
 
-/* Follows the client's sequence numbers. Returns true if the packet's is near the newest one. */
-static __always_inline int dwell_slot_advance(struct dwell_slot *slot, const struct dwell_packet *packet)
+static __always_inline void dwell_slot_set_newest(struct dwell_slot *slot, __u32 seq)
 {
-	__u16 ahead = (packet->seq >> 16) - slot->seq_high, next = dwell_seq_high(packet);
-
-	if (ahead > DWELL_SEQ_AHEAD)
-		return 0;
-	if (dwell_unlikely(next != slot->seq_high))
-		slot->seq_high = next;
-	return 1;
+	slot->seq_high = seq >> 16;
+	slot->lb.seq_low = seq;
 }
 
 /* Different seconds (of 2^30 ns) in which a client must go on until its connection has settled. */
@@ -79,24 +73,44 @@ static __always_inline __u8 dwell_slot_settle(struct dwell_slot *slot, const str
 	return flags;
 }
 
-/* Silence after which data of a connection that has ended shows that it goes on, 2 s in coarse units: what the server did not
- * acknowledge is sent again sooner.
+/* How far behind the newest sequence number an end may be: a client resets at what the server has acknowledged. Whoever does
+ * not know the numbers guesses right once in 2^16 attempts, and the client's next data shows that the end was forged.
  */
-#define DWELL_RESENT_COARSE (2000000000 >> 20)
+#define DWELL_END_BEHIND (1U << 16)
 
-/* Returns true if data shows that a connection has not ended, and its end was forged: data that was lost is sent again after
- * the end too, but does not go beyond it.
+/* Follows the client's sequence numbers by a packet without a SYN, and updates `*flags` by what it says of the end. Returns true
+ * if its number is near the newest one.
+ *
+ * A FIN or RST ends the connection if it comes at the newest number. One that is ahead of it does not, since data that is still
+ * to come would look like data that is sent again; the ACK that follows it shows the end. A connection that has ended goes on if
+ * data goes beyond its end, which was forged: data that was lost is sent again after the end too, however late, but not beyond it.
  */
-static __always_inline int dwell_goes_on(const struct dwell_slot *slot, const struct dwell_packet *packet,
-					 __u32 now_coarse)
+static __always_inline int dwell_slot_track(struct dwell_slot *slot, const struct dwell_packet *packet, __u8 *flags)
 {
-	__u32 end = (__u32)slot->seq_high << 16 | slot->lb.end_low, idle = now_coarse - slot->head.seen;
+	__u32 newest = dwell_slot_newest(slot), end = dwell_seq_end(packet), ahead = packet->seq - newest;
 
-	return !(slot->head.flags & DWELL_HEAD_ENDED) || (__s32)(dwell_seq_behind(packet) - end) > 0 ||
-	       (idle > DWELL_RESENT_COARSE && !dwell_is_future(idle));
+	if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) {
+		*flags |= DWELL_HEAD_CLOSING;
+		if (-ahead < DWELL_END_BEHIND)
+			*flags |= DWELL_HEAD_ENDED;
+		else
+			end -= !!(packet->tcp_flags & DWELL_TCP_FIN);
+	} else if (packet->payload_bytes) {
+		if (!(*flags & DWELL_HEAD_ENDED) || (__s32)(end - newest) > 0)
+			*flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
+	} else if (ahead == 1) {
+		*flags |= DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED;
+	} else { /* it may be ahead of data that was lost */
+		end = newest;
+	}
+	if ((__u16)((packet->seq >> 16) - (newest >> 16)) > DWELL_SEQ_AHEAD)
+		return 0;
+	if ((__s32)(end - newest) > 0)
+		dwell_slot_set_newest(slot, end);
+	return 1;
 }
 
-/* Updates the flags of a connection from a client's packet, before its time is noted as the connection's. */
+/* Updates the flags of a connection from a client's packet. */
 static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet,
 					    __u32 now_coarse)
 {
@@ -104,23 +118,11 @@ static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struc
 	int is_near = 1;
 
 	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
-		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED) {
-			slot->seq_high = dwell_seq_high(packet);
-			slot->lb.end_low = dwell_seq_behind(packet);
-		}
+		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
+			dwell_slot_set_newest(slot, dwell_seq_end(packet));
 	} else if (packet->kind == DWELL_KIND_TCP) {
-		if (!(packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) && packet->payload_bytes &&
-		    dwell_goes_on(slot, packet, now_coarse))
-			next &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
-		is_near = dwell_slot_advance(slot, packet);
 		next |= DWELL_HEAD_ESTABLISHED;
-		if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) {
-			next |= DWELL_HEAD_CLOSING;
-			if (is_near) {
-				next |= DWELL_HEAD_ENDED;
-				slot->lb.end_low = dwell_seq_behind(packet);
-			}
-		}
+		is_near = dwell_slot_track(slot, packet, &next);
 	}
 	/* a flood can repeat its SYN, or its Initial of QUIC */
 	if (dwell_unlikely(!(flags & DWELL_HEAD_SETTLED)) && is_near && !(packet->tcp_flags & DWELL_TCP_SYN) &&
@@ -232,7 +234,7 @@ static __always_inline dwell_selection dwell_select_new(struct dwell_table *tabl
 	}
 	dwell_balance_opened(table->embedder, packet);
 	slot = (struct dwell_slot *)found.head;
-	slot->seq_high = dwell_seq_high(packet);
+	dwell_slot_set_newest(slot, dwell_seq_end(packet));
 	found.head->flags |= DWELL_HEAD_YIELDS;
 	if (dwell_unlikely(reason == DWELL_REASON_FALLBACK)) {
 		found.head->flags |= DWELL_HEAD_ORPHAN;
@@ -344,7 +346,7 @@ static __always_inline void dwell_slot_move(struct dwell_table *table, struct dw
 	dwell_slot_begin(slot, packet);
 	slot->packets = 0;
 	slot->trusted = 0;
-	slot->seq_high = dwell_seq_high(packet);
+	dwell_slot_set_newest(slot, dwell_seq_end(packet));
 	slot->head.flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED | DWELL_HEAD_ESTABLISHED | DWELL_HEAD_SETTLED |
 			      DWELL_HEAD_ORPHAN);
 	dwell_balance_opened(table->embedder, packet);

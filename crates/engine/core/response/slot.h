@@ -25,7 +25,7 @@ struct dwell_slot {
 		struct {
 			__u32 real;
 			__u16 vip;
-			__u16 end_low; /* lower half of the sequence number behind the client's end; see `seq_high` */
+			__u16 seq_low; /* lower half of the client's newest sequence number; see `seq_high` */
 		} lb;
 		/* of a slot that no flow occupies */
 		struct {

@@ -111,7 +111,8 @@ fn an_end_counts_once_and_a_forged_one_not_at_all() {
         (client.fin(), 0),
         (client.fin(), 0),
         (client.rst(), 0),
-        (client.data(10), 1),
+        (client.data(10), 0),
+        (client.at(1010).data(10), 1),
         (client.syn(), 1),
         (client.rst(), 0),
     ] {
@@ -119,7 +120,7 @@ fn an_end_counts_once_and_a_forged_one_not_at_all() {
         assert_eq!(scene.balancer.open(real), open);
     }
     // An end after a long silence is of a connection that has not counted for long.
-    scene.pass(&client.data(10));
+    scene.pass(&client.at(1020).data(10));
     scene.now_ns += 60_000 * MS;
     scene.pass(&client.fin());
     assert_eq!(scene.balancer.open(real), 1, "until somebody counts");
