@@ -41,6 +41,16 @@ typedef __u64 dwell_where;
 /* True for frames that never carry IP, mostly ARP: two bytes show it. */
 #define DWELL_NEVER_IP(type) ((type) == DWELL_ETH_ARP || (type) == DWELL_ETH_LLDP)
 
+/* Returns the interface on which a capture has a packet. One of all interfaces (SLL2) has a packet that is forwarded once for
+ * each interface that it crosses, and names that in the header: kept apart, they are not taken for retransmissions.
+ */
+static __always_inline __u32 dwell_captured_interface(const void *data, __u32 bytes, __u32 link, __u32 interface)
+{
+	const __u32 *sll2 = data;
+
+	return link == DWELL_LINK_SLL2 && bytes >= 8 ? dwell_ntohl(sll2[1]) : interface;
+}
+
 #define DWELL_PEEK(type, name, offset, failure)                                                                        \
 	const type *name = (const void *)((const char *)data + (offset));                                              \
 	if ((const char *)(name + 1) > (const char *)end)                                                              \

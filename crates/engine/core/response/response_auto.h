@@ -124,6 +124,9 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 	if (!state->least || headers < state->least)
 		dwell_learn_segment(state, config, headers);
 	dwell_ack_number(state, config, arrival);
+	if (arrival->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST) && state->turn.start &&
+	    (!state->turn.end || state->lone))
+		state->closing = 1;
 	if (!arrival->payload_bytes)
 		return;
 	data = dwell_is_new(state, arrival);
@@ -306,14 +309,16 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 	}
 	again = !dwell_begins_connection(state, arrival);
 	if (!again) {
-		if (state->turn.end)
+		if (state->closing)
+			dwell_turn_unanswered(state);
+		if (state->turn.end && !state->lone)
 			dwell_turn_complete(state, config, ~0U);
 		__builtin_memset((char *)state + clock, 0, __builtin_offsetof(struct dwell_auto_state, log) - clock);
 		if (!dwell_tally_count(state->turn.answered)) /* it holds gaps */
 			__builtin_memset(state->log, 0, sizeof(state->log));
 		dwell_turn_reset(&state->turn);
 		state->together = state->came = state->maybe = state->timers = 0;
-		state->pieced = 0;
+		state->pieced = state->lone = state->closing = 0;
 	}
 	state->next_seq = arrival->seq + 1;
 	state->flags &= ~DWELL_FLOW_NUMBERS;

@@ -228,13 +228,16 @@ struct dwell_auto_state {
 		__u16 gap_log[DWELL_GAP_LOGS];
 	};
 	struct dwell_turn_state turn;
-	__u8 log_shift;  /* a count in `log` stands for 2^log_shift answers */
-	__u8 alone : 2;  /* DWELL_ALONE_* of the turn under way; 0: others may be */
-	__u8 pieced : 3; /* answers come in pieces: so many must be seen whole before that is forgotten */
+	__u8 log_shift;   /* a count in `log` stands for 2^log_shift answers */
+	__u8 alone : 2;   /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 pieced : 3;  /* answers come in pieces: so many must be seen whole before that is forgotten */
+	__u8 lone : 1;    /* all that came of the answer is one byte, or the FIN of a server that does not answer */
+	__u8 closing : 1; /* the client has ended the connection while it waited */
 	__u8 together : 4; /* last segments that came together with those before, less late ACKs since that a timer sent */
 	__u8 came : 1;     /* the newest ACK of the answer is of such a segment, so far the last */
 	__u8 maybe : 1;    /* a request may have followed an answer soon enough, or not */
-	__u8 timers;       /* DWELL_TIMERS_* */
+	__u8 unanswered : 2; /* requests of the epoch whose connection ended without an answer, saturating */
+	__u8 timers;         /* DWELL_TIMERS_* */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, gaps) == 64, "a cache line");
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, sent) == 128, "a cache line");
@@ -320,7 +323,8 @@ struct dwell_epoch {
 	__u8 reopened;     /* 1: an answer went on after it had been counted */
 	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
 	__u8 text;         /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
-	__u8 reserved[3];
+	__u8 unanswered;   /* requests whose connection ended without an answer, at most 3 */
+	__u8 reserved[2];
 	__u8 log[DWELL_ANSWER_LOGS];
 	__u16 gap_log[DWELL_GAP_LOGS];
 	/* pirate */

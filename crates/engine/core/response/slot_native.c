@@ -28,7 +28,7 @@ void dwell_slots_packet(struct dwell_slots *slots, const void *data, __u32 bytes
 	__builtin_memset(&packet, 0, sizeof(packet));
 	packet.wire_bytes = wire_bytes;
 	packet.segments = 1;
-	packet.key.interface = interface;
+	packet.key.interface = dwell_captured_interface(data, bytes, link, interface);
 	where = dwell_response_locate(&frame, data, end, link, &slots->program, &packet);
 	result = dwell_where_error(where);
 	if (result) {

@@ -163,8 +163,13 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 		turn->flags |= turn->flags & DWELL_TURN_AGED ? DWELL_TURN_REOPENED : 0;
 		return;
 	}
-	if (bytes == 1 && (turn->end || turn->usual_bytes > 1)) /* a FIN */
+	if (bytes == 1 && (turn->end || state->closing)) { /* a FIN, or what came before was none */
+		state->lone = !turn->end;
+		state->closing &= state->lone;
 		return;
+	}
+	state->lone = bytes == 1;
+	state->closing = 0;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
 	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
@@ -283,6 +288,15 @@ static __always_inline void dwell_turn_pieces(struct dwell_auto_state *state, __
 		state->pieced -= !!state->pieced;
 }
 
+/* Counts a request whose connection ends without an answer. A client may end it and wait on. */
+static __always_inline void dwell_turn_unanswered(struct dwell_auto_state *state)
+{
+	state->unanswered += state->unanswered != 3;
+	state->closing = 0;
+	if (state->lone)
+		state->turn.start = state->turn.end = 0;
+}
+
 /* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
 static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 reaction)
@@ -383,6 +397,7 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 		return;
 	}
 	dwell_asked_after(state, tick - turn->progress);
+	state->lone = 0;
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
@@ -515,7 +530,7 @@ static __always_inline void dwell_turn_next_in(struct dwell_auto_state *state,
 }
 
 /* Completes a turn whose answer has been silent for long when the epoch ends, also compared with the pauses between its
- * pieces. After nothing but full segments more is to come.
+ * pieces. After nothing but full segments more is to come, and after one byte only what follows shows that it was no FIN.
  */
 static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 					      const struct dwell_response_config *config, __u64 now_ns)
@@ -523,7 +538,9 @@ static __always_inline void dwell_turn_age_in(struct dwell_auto_state *state,
 	struct dwell_turn_state *turn = &state->turn;
 	__u32 tick = dwell_tick_at(state, now_ns);
 
-	if (!turn->end || (__s32)(turn->end - dwell_tick_at(state, state->clock.end_ns)) >= 0 ||
+	if (state->closing)
+		dwell_turn_unanswered(state);
+	if (!turn->end || state->lone || (__s32)(turn->end - dwell_tick_at(state, state->clock.end_ns)) >= 0 ||
 	    tick - turn->progress < DWELL_AGED || tick - turn->progress < turn->usual ||
 	    (turn->runs > 1 && (tick - turn->progress) / 4 < turn->pause) ||
 	    (state->segment && turn->bytes % state->segment == 0))
@@ -556,7 +573,8 @@ static __always_inline __u64 dwell_turn_pending_ns(const struct dwell_auto_state
 	const struct dwell_turn_state *turn = &state->turn;
 	__u64 age_ns;
 
-	if (config->estimator != DWELL_ESTIMATE_AUTO || !turn->start || turn->end || turn->flags & DWELL_TURN_SHARED)
+	if (config->estimator != DWELL_ESTIMATE_AUTO || !turn->start || turn->end || state->lone ||
+	    turn->flags & DWELL_TURN_SHARED)
 		return 0;
 	age_ns = (__u64)(dwell_tick_at(state, now_ns) - turn->sent) << DWELL_TICK_SHIFT;
 	return age_ns <= DWELL_PENDING_MOST_NS ? age_ns : 0;
@@ -582,6 +600,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	epoch->pushed = turn->pushed;
 	epoch->frames = turn->frames;
 	epoch->overlong = turn->overlong;
+	epoch->unanswered = state->unanswered;
 	epoch->reopened = !!(turn->flags & DWELL_TURN_REOPENED);
 	epoch->shared = !!(turn->flags & DWELL_TURN_SHARED);
 	epoch->text = !!(turn->flags & DWELL_TURN_TEXT);
@@ -597,6 +616,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	turn->pieces = turn->extra = 0;
 	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
 	turn->pushed = turn->frames = turn->overlong = 0;
+	state->unanswered = 0;
 	turn->flags &= ~(DWELL_TURN_REOPENED | DWELL_TURN_WINDOWED);
 }
 

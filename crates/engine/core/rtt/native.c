@@ -97,17 +97,6 @@ static void emit_sample(struct dwell_step *step, const struct dwell_match *match
 		dwell_fill_sample(&native->event[native->events++].sample, step, match, dwell_now(step->table->clock));
 }
 
-/* A capture of all interfaces (SLL2) shows a packet that is forwarded once for
- * each interface that it crosses: kept apart by the interface in the header,
- * they are not taken for retransmissions.
- */
-static __u32 interface_of(const void *data, __u32 bytes, __u32 link, __u32 interface)
-{
-	const __u32 *sll2 = data;
-
-	return link == DWELL_LINK_SLL2 && bytes >= 8 ? dwell_ntohl(sll2[1]) : interface;
-}
-
 /* Fetches the stamps that the packet may want while its flow is looked up: on
  * captures of many flows both lie far away.
  */
@@ -157,7 +146,8 @@ void dwell_native_packet(struct dwell_native *native, const void *data, __u32 by
 	packet.segments = 1;
 	if (native->config.ignore_tunnels)
 		packet.tunnel = 0;
-	packet.key.interface = dwell_interface_in(interface_of(data, bytes, link, interface), packet.tunnel);
+	packet.key.interface =
+		dwell_interface_in(dwell_captured_interface(data, bytes, link, interface), packet.tunnel);
 	result = dwell_rtt_parse(&frame, data, end, where, &native->config, &packet);
 	if (result != DWELL_FRAME_OK) {
 		native->counters.value[result]++;
@@ -242,7 +232,8 @@ __u32 dwell_native_segment(const struct dwell_rtt_config *config, const void *da
 		return result;
 	packet.wire_bytes = wire_bytes;
 	packet.segments = 1;
-	packet.key.interface = dwell_interface_in(interface_of(data, bytes, link, interface), packet.tunnel);
+	packet.key.interface =
+		dwell_interface_in(dwell_captured_interface(data, bytes, link, interface), packet.tunnel);
 	result = dwell_rtt_parse(&frame, data, end, where, config, &packet);
 	if (result != DWELL_FRAME_OK)
 		return result;

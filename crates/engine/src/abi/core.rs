@@ -2759,6 +2759,72 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn lone(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<5usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_lone(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<5usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn lone_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<5usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_lone_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<5usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn closing(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<6usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_closing(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<6usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn closing_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<6usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_closing_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<6usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn together(&self) -> __u8 {
         unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<8usize, 4u8>() as u8) }
     }
@@ -2858,12 +2924,48 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn unanswered(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<14usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_unanswered(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<14usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn unanswered_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<14usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_unanswered_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<14usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn new_bitfield_1(
         alone: __u8,
         pieced: __u8,
+        lone: __u8,
+        closing: __u8,
         together: __u8,
         came: __u8,
         maybe: __u8,
+        unanswered: __u8,
     ) -> __BindgenBitfieldUnit<[u8; 2usize]> {
         let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 2usize]> = Default::default();
         __bindgen_bitfield_unit.set_const::<0usize, 2u8>({
@@ -2873,6 +2975,14 @@ impl dwell_auto_state {
         __bindgen_bitfield_unit.set_const::<2usize, 3u8>({
             let pieced: u8 = unsafe { ::std::mem::transmute(pieced) };
             pieced as u64
+        });
+        __bindgen_bitfield_unit.set_const::<5usize, 1u8>({
+            let lone: u8 = unsafe { ::std::mem::transmute(lone) };
+            lone as u64
+        });
+        __bindgen_bitfield_unit.set_const::<6usize, 1u8>({
+            let closing: u8 = unsafe { ::std::mem::transmute(closing) };
+            closing as u64
         });
         __bindgen_bitfield_unit.set_const::<8usize, 4u8>({
             let together: u8 = unsafe { ::std::mem::transmute(together) };
@@ -2885,6 +2995,10 @@ impl dwell_auto_state {
         __bindgen_bitfield_unit.set_const::<13usize, 1u8>({
             let maybe: u8 = unsafe { ::std::mem::transmute(maybe) };
             maybe as u64
+        });
+        __bindgen_bitfield_unit.set_const::<14usize, 2u8>({
+            let unanswered: u8 = unsafe { ::std::mem::transmute(unanswered) };
+            unanswered as u64
         });
         __bindgen_bitfield_unit
     }
@@ -3040,7 +3154,8 @@ pub struct dwell_epoch {
     pub reopened: __u8,
     pub log_shift: __u8,
     pub text: __u8,
-    pub reserved: [__u8; 3usize],
+    pub unanswered: __u8,
+    pub reserved: [__u8; 2usize],
     pub log: [__u8; 64usize],
     pub gap_log: [__u16; 32usize],
     pub mode: [dwell_epoch_mode; 10usize],
@@ -3113,7 +3228,8 @@ const _: () = {
     ["Offset of field: dwell_epoch::reopened"][::std::mem::offset_of!(dwell_epoch, reopened) - 234usize];
     ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 235usize];
     ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 236usize];
-    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 237usize];
+    ["Offset of field: dwell_epoch::unanswered"][::std::mem::offset_of!(dwell_epoch, unanswered) - 237usize];
+    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 238usize];
     ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 240usize];
     ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 304usize];
     ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 368usize];

@@ -43,6 +43,9 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
         let made = turns::estimate(epoch);
         return Estimate { reason: made.reason.or(disagrees(epoch)), ..made };
     }
+    if turns::is_unanswered(epoch) {
+        return Estimate { reason: Some(Reason::Unanswered), ..Estimate::new(Method::Turns, None, 1.0) };
+    }
     let chosen = if is_blind(epoch) {
         by_gaps(epoch)
     } else if keeps_window_full(epoch) {

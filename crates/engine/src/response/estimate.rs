@@ -116,6 +116,8 @@ pub enum Reason {
     /// ACKs that may have been delayed or carried by the next request hide when answers ended, and there are no TCP
     /// timestamps that would show it.
     DelayedAck,
+    /// The connections of all requests ended without an answer.
+    Unanswered,
     /// Answers that took longer than the idle gap, and are not in the mean, would make up much of it.
     TooLong,
     /// The answers are so short, compared with a tick of the server's clock, that delayed ACKs hide how short: the mean is
@@ -127,7 +129,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::TooFew,
         Reason::ThinkTime,
         Reason::TimerDriven,
@@ -138,6 +140,7 @@ impl Reason {
         Reason::Multiplexed,
         Reason::TooDeep,
         Reason::DelayedAck,
+        Reason::Unanswered,
         Reason::TooLong,
         Reason::CoarseClock,
         Reason::Unsure,
@@ -156,6 +159,7 @@ impl Reason {
             Reason::Multiplexed => "multiplexed",
             Reason::TooDeep => "too many outstanding",
             Reason::DelayedAck => "delayed ACK",
+            Reason::Unanswered => "unanswered",
             Reason::TooLong => "too long",
             Reason::CoarseClock => "coarse clock",
             Reason::Unsure => "low confidence",

@@ -55,6 +55,11 @@ fn answers(epoch: &Epoch) -> u32 {
     epoch.answered.saturating_add(epoch.overlong.into())
 }
 
+/// Returns whether all requests of which the outcome is known went unanswered.
+pub(super) fn is_unanswered(epoch: &Epoch) -> bool {
+    epoch.unanswered > 0 && answers(epoch) == 0
+}
+
 /// Whether a burst opened a window of requests that the client keeps full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Window {

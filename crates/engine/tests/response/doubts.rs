@@ -72,6 +72,15 @@ impl Client {
         self
     }
 
+    /// Ends the connection, from this side.
+    fn end(&mut self, flags: u8) -> &mut Client {
+        self.send_flags(0, flags);
+        self.seq += 1;
+        self
+    }
+
+    fn done(&self) {}
+
     /// Acknowledges this number of additional bytes.
     fn receive(&mut self, bytes: u32) -> &mut Client {
         self.ack += bytes;
@@ -540,6 +549,7 @@ fn names_of_reasons_stay() {
             "multiplexed",
             "too many outstanding",
             "delayed ACK",
+            "unanswered",
             "too long",
             "coarse clock",
             "low confidence",
@@ -567,6 +577,53 @@ fn a_request_that_fills_a_hole_was_sent_when_the_hole_was_seen() {
     let truth_ns = ends.iter().sum::<u64>();
     assert_eq!(epoch.all, 3);
     assert!(epoch.all_ns.abs_diff(truth_ns) < MS, "{}", epoch.all_ns);
+}
+
+/// The FIN of a server that does not answer takes a number, as a byte would.
+#[test]
+fn a_connection_that_ends_without_an_answer_gives_no_estimate() {
+    const FIN: u8 = 1;
+    // The client gives up after 2 s, or the server closes, or the client gives up and no FIN comes.
+    let endings: [fn(&mut Client); 3] = [
+        |client| client.wait(2 * SECOND).end(FIN).wait(10 * MS).receive(1).done(),
+        |client| client.wait(300 * MS).receive(1).wait(20 * US).end(FIN).done(),
+        |client| client.wait(2 * SECOND).end(FIN).done(),
+    ];
+    for (number, end) in endings.into_iter().enumerate() {
+        for answered in [&[][..], &[400], &[1, 1]] {
+            for upload in [1, 40] {
+                let mut client = Client::new();
+                for bytes in answered {
+                    client.send(200).wait(10 * MS).receive(*bytes).wait(20 * US);
+                }
+                (0..upload).for_each(|_| client.send(20_000 / upload).done());
+                end(&mut client);
+                let config = Config::default();
+                let ended = epochs(&config, &client.packets);
+                let what = format!("ending {number}, {answered:?}, {upload}: {ended:?}");
+                assert_eq!(ended.iter().map(|epoch| u32::from(epoch.unanswered)).sum::<u32>(), 1, "{what}");
+                let made: Vec<Estimate> = ended.iter().map(|epoch| estimate(&config, epoch)).collect();
+                let valid = made.iter().filter(|made| made.is_valid());
+                assert!(valid.clone().all(|made| made.response_ns.unwrap() < 11 * MS), "{what}");
+                assert_eq!(valid.count() > 0, !answered.is_empty(), "{what}");
+                let last = made.last().unwrap();
+                assert!(last.is_valid() || last.reason == Some(Reason::Unanswered), "{what}: {last:?}");
+            }
+        }
+    }
+}
+
+/// A byte is an answer if another follows, or a request; and the end of a connection that was answered is none.
+#[test]
+fn answers_of_one_byte_count_once_what_follows_shows_that_they_are() {
+    const FIN: u8 = 1;
+    let mut client = Client::new();
+    client.send(10).wait(5 * MS).receive(1).wait(700 * MS).send(10).wait(5 * MS).receive(1).wait(MS);
+    client.end(FIN).wait(5 * MS).receive(1);
+    let ended = epochs(&Config::default(), &client.packets);
+    assert_eq!(ended.iter().map(|epoch| epoch.answered).sum::<u32>(), 2, "{ended:?}");
+    assert!(ended.iter().all(|epoch| epoch.unanswered == 0), "{ended:?}");
+    assert_near(&made(Estimator::Auto, &client.packets), 5 * MS);
 }
 
 /// A connection that closes acknowledges one byte more, and what of several answers at once was not told apart still waits.

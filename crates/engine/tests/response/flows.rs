@@ -49,7 +49,11 @@ impl Seen {
     }
 
     fn packet(&mut self, time_ns: u64, data: &[u8]) {
-        let packet = Observation { time_ns, interface: 1, link: 101, data, wire_len: data.len() as u32 };
+        self.framed(time_ns, 101, data);
+    }
+
+    fn framed(&mut self, time_ns: u64, link: u32, data: &[u8]) {
+        let packet = Observation { time_ns, interface: 1, link, data, wire_len: data.len() as u32 };
         let records = &mut self.records;
         self.tracker.observe(&packet, |record| records.push(record));
         self.last_ns = time_ns;
@@ -85,10 +89,7 @@ fn tunnels(vlans: &[u16], ignore_tunnels: bool) -> Vec<String> {
             let tag = [[0x81, 0], vlan.to_be_bytes()].concat();
             let tag = if vlan == 0 { &[] } else { &tag[..] };
             let data = [&[2; 12], tag, &[8, 0], &datagram(5000, &[number; 100])].concat();
-            let time_ns = START + u64::from(number) * MS;
-            let packet = Observation { time_ns, interface: 1, link: 1, data: &data, wire_len: data.len() as u32 };
-            seen.tracker.observe(&packet, |record| seen.records.push(record));
-            seen.last_ns = time_ns;
+            seen.framed(START + u64::from(number) * MS, 1, &data);
         }
     }
     let records = seen.finish();
@@ -101,6 +102,21 @@ fn tunnels(vlans: &[u16], ignore_tunnels: bool) -> Vec<String> {
 #[test]
 fn equal_flows_in_different_vlans_do_not_mix() {
     assert_eq!(tunnels(&[7, 8, 0], false), ["none", "vlan 7", "vlan 8"]);
+}
+
+#[test]
+fn a_capture_of_all_interfaces_has_a_flow_for_each() {
+    let mut seen = Seen::new(Key::Auto, 64);
+    for number in 0..40 {
+        for interface in [2, 3] {
+            let head = [8, 0, 0, 0, 0, 0, 0, interface, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0];
+            let data = [&head, &datagram(5000, &[number; 100])[..]].concat();
+            seen.framed(START + u64::from(number) * MS, 276, &data);
+        }
+    }
+    let mut found: Vec<_> = seen.finish().iter().map(|record| (record.interface, record.epoch.packets)).collect();
+    found.sort();
+    assert_eq!(found, [(2, 40), (3, 40)]);
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct EpochObject<'a> {
     /// Answers that took longer than `idle-gap`, which are not in the mean. Null if there is no estimate, or if its method does
     /// not know single answers.
     over_long: Option<u32>,
+    /// Requests whose connection ended without an answer, at most 3. Null as `over_long`.
+    unanswered: Option<u32>,
     /// Which latencies the estimate is the mean of: "all" responses, or those that are "causal", after which the client
     /// sent its next request.
     #[schemars(extend("enum" = names_or_null(Truth::ALL, Truth::name)))]
@@ -93,6 +95,7 @@ pub(super) fn summary(summary: &ResponseSummary<'_>, objects: &mut Objects<'_>) 
 
 pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
     let record = response.record;
+    let knows_singles = response.method == Some(Method::Turns.name()) || record.epoch.overlong > 0;
     let body = EpochObject {
         interface: objects.source.interfaces.label(record.interface),
         interval_ns: record.epoch.epoch_ns,
@@ -102,8 +105,8 @@ pub(super) fn epoch(response: &Response<'_>, objects: &mut Objects<'_>) {
         tunnel: record.tunnel.label(),
         packets: record.epoch.packets,
         latency: response.latency(),
-        over_long: (response.method == Some(Method::Turns.name()) || record.epoch.overlong > 0)
-            .then_some(record.epoch.overlong.into()),
+        over_long: knows_singles.then_some(record.epoch.overlong.into()),
+        unanswered: knows_singles.then_some(record.epoch.unanswered.into()),
         truth: response.truth,
         batch_gap_ns: response.ibg_ns,
         modes: response.show_modes.then(|| response.modes().collect()),
