@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::{
     Part, Role, Times,
-    figures::{ConnectionFigures, Silences},
+    figures::{ByLength, ConnectionFigures, Silences},
     poll::{
         CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, unread,
         written,
@@ -178,8 +178,9 @@ impl Connection {
         let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
         let (wrote, got) = (written > 0, received > 0);
         let answered_ns = self.answered_ns(now, wrote, got);
-        if wrote || got || unread(now) < unread(&self.last) {
-            self.end_left(wrote);
+        let has_read = unread(now) < unread(&self.last);
+        if wrote || got || has_read {
+            self.end_left(wrote && !has_read);
         }
         let has_answer = if self.figures.role == Role::Server { wrote } else { got };
         self.figures.answered_polls += u64::from(has_answer);
@@ -450,13 +451,9 @@ impl Connection {
                 Part::Application
             }
             (Side::Peer, Side::Peer, _) if whole_ns <= LONGEST_PAUSE_NS => Part::PeerPause,
-            (Side::Peer, Side::Local, Role::Server) => {
-                self.figures.service.add(ns);
-                Part::Service
-            }
-            (Side::Local, Side::Peer, Role::Client) => {
-                self.figures.answer.add(ns);
-                Part::Answer
+            (Side::Peer, Side::Local, Role::Server) | (Side::Local, Side::Peer, Role::Client) => {
+                self.figures.add_waits(&Silences::of(ns));
+                self.figures.waiting()
             }
             // Between two requests, or two transfers.
             _ => {
@@ -485,13 +482,11 @@ impl Connection {
         let Some(ns) = self.first_wait_ns.take() else {
             return;
         };
-        let (part, waits) = match self.figures.role {
-            Role::Client => (Part::Answer, &mut self.figures.answer),
-            Role::Server => (Part::Service, &mut self.figures.service),
-        };
+        let (figures, none) = (&mut self.figures, Silences::default());
         // There was none before.
-        *waits = Silences::default();
-        self.quiet.shift(part, Part::SetUp, ns as f64);
+        *(if figures.role == Role::Client { &mut figures.answer } else { &mut figures.service }) = none;
+        figures.answers = ByLength::default();
+        self.quiet.shift(self.figures.waiting(), Part::SetUp, ns as f64);
         self.figures.secured.add(ns);
     }
 

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, Counted, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, RequestEnds,
-    Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, connection::between::resolution_ns,
-    figures::ConnectionFigures,
+    ByLength, Connection, Counted, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process,
+    RequestEnds, Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst,
+    connection::between::resolution_ns, figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -155,6 +155,8 @@ pub struct Evidence {
     pub ends_of_requests: RequestEnds,
     /// What stamps show of the path between two hosts.
     pub path: Option<PathFigures>,
+    /// Connections that a capture has on several interfaces, of which the one counts that was seen best.
+    pub on_several_interfaces: u64,
     /// Whether the packets of a capture cannot be judged, as `unseen` says.
     pub is_unreadable: bool,
     /// What could not be seen.
@@ -183,6 +185,17 @@ pub struct Target {
 }
 
 impl Target {
+    /// Names a group of connections, if there is one.
+    fn be_of(&mut self, group: Option<&Group>) {
+        if let Some(Group { key, .. }) = group {
+            self.peer = Some(key.peer);
+            self.port = Some(key.port);
+            self.seen_from = key.seen_from;
+            self.role = Some(key.role);
+            self.pid = key.pid.or(self.pid);
+        }
+    }
+
     /// The target of `dwell why` at the host of the server, with a space before it; empty if it is not known.
     pub(super) fn port_of(&self) -> String {
         self.port.map_or_else(String::new, |port| format!(" :{port}"))
@@ -237,13 +250,14 @@ impl Evidence {
         // Clients may be many; whom a service asks is needed to judge it.
         if at < MAX_GROUPS || key.role == Role::Client && at < 2 * MAX_GROUPS {
             if at == self.groups.len() {
-                let (times, answer) = (Times::default(), Silences::default());
-                self.groups.push(Group { key, counted, connections: 0, times, answer });
+                let (times, answers) = (Times::default(), ByLength::default());
+                self.groups.push(Group { key, counted, connections: 0, refused: 0, times, answers });
             }
             let group = &mut self.groups[at];
             group.connections += connections;
             group.times.plus(&figures.times.scaled(1.0 + figures.others));
-            group.answer.plus(&figures.answer.times(1.0 + figures.others));
+            group.answers.plus(&figures.answers.times(1.0 + figures.others));
+            group.refused += figures.ends_of_requests.refused;
         }
         let segments = (figures.segments_received as f64 * (1.0 + figures.others)) as u64;
         self.awaited_segments += if figures.role == Role::Client { segments } else { 0 };
@@ -301,8 +315,8 @@ impl Evidence {
     /// round trips and connections count once.
     pub fn plus(&mut self, other: &Evidence, weight: f64) {
         self.groups.extend(other.groups.iter().map(|group| {
-            let (times, answer) = (group.times.scaled(weight), group.answer.times(weight));
-            Group { times, answer, ..*group }
+            let (times, answers) = (group.times.scaled(weight), group.answers.times(weight));
+            Group { times, answers, ..*group }
         }));
         self.polls += (other.polls as f64 * weight).round() as u64;
         self.first_polls += (other.first_polls as f64 * weight).round() as u64;
@@ -387,21 +401,25 @@ impl Evidence {
         let spent = |group: &&Group| group.times.sum(parts);
         let most = self.groups.iter().filter(|group| spent(group) > 0.0).max_by(|a, b| spent(a).total_cmp(&spent(b)));
         // Refused connections take no time.
-        let refused = self.groups.first().filter(|_| self.ends_of_requests.refused > 0);
-        let most = most.or(refused);
-        if let Some(Group { key, .. }) = most {
-            about.target.peer = Some(key.peer);
-            about.target.port = Some(key.port);
-            about.target.seen_from = key.seen_from;
-            about.target.role = Some(key.role);
-            about.target.pid = key.pid.or(self.target.pid);
-        }
+        about.target.be_of(most.or(self.refused()));
         if let Some(unopened) = self.unanswered_set_ups().filter(|_| parts == [Part::SetUp]) {
             about.target.peer = Some(unopened.server.address);
             about.target.port = Some(unopened.server.port);
             about.target.role = Some(Role::Client);
         }
         about
+    }
+
+    /// Returns this evidence with the connections as its target of which most failed.
+    pub(super) fn about_failures(&self) -> Evidence {
+        let mut about = self.clone();
+        about.target.be_of(self.refused().filter(|_| self.ends_of_requests.are_mostly_refused()));
+        about
+    }
+
+    /// The connections most of which were refused.
+    fn refused(&self) -> Option<&Group> {
+        self.groups.iter().max_by_key(|group| group.refused).filter(|group| group.refused > 0)
     }
 
     /// Returns the mean time between two polls of a connection, below which polls tell nothing apart; 0 for a capture.

@@ -1,6 +1,6 @@
 //! Figures that evidence is made of.
 
-use super::{RequestEnds, Role, Times, Unsent};
+use super::{Part, RequestEnds, Role, Times, Unsent};
 use crate::{layers::Ends, socket::Totals};
 
 /// Round trips of one kind, weighted by time.
@@ -54,8 +54,13 @@ pub struct Silences {
 }
 
 impl Silences {
+    /// One of this length.
+    pub(super) fn of(ns: u64) -> Silences {
+        Silences { count: 1, sum_ns: ns, longest_ns: ns }
+    }
+
     pub(super) fn add(&mut self, ns: u64) {
-        self.plus(&Silences { count: 1, sum_ns: ns, longest_ns: ns });
+        self.plus(&Silences::of(ns));
     }
 
     /// Returns these and others.
@@ -85,6 +90,41 @@ impl Silences {
     /// Returns their mean.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+}
+
+/// Octaves of lengths that are told apart, from less than a millisecond on.
+const OCTAVES: usize = 18;
+
+/// Waits of one kind, by how long they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ByLength([Silences; OCTAVES]);
+
+impl ByLength {
+    /// Adds waits that are as long as one another.
+    pub(super) fn add(&mut self, alike: &Silences) {
+        let octave = (alike.longest_ns / 1_000_000).checked_ilog2().map_or(0, |log| log + 1);
+        self.0[(octave as usize).min(OCTAVES - 1)].plus(alike);
+    }
+
+    pub(super) fn plus(&mut self, other: &ByLength) {
+        self.0.iter_mut().zip(&other.0).for_each(|(own, more)| own.plus(more));
+    }
+
+    /// Returns so many times as many.
+    pub(super) fn times(&self, weight: f64) -> ByLength {
+        ByLength(self.0.map(|of_octave| of_octave.times(weight)))
+    }
+
+    /// Takes the numbers of others, which differ in the length of the last one alone.
+    pub(super) fn count_as(&mut self, other: &ByLength) {
+        self.0.iter_mut().zip(&other.0).for_each(|(own, other)| own.count = other.count);
+    }
+
+    /// Returns those up to a length, to an octave.
+    pub(super) fn up_to(&self, longest_ns: u64) -> Silences {
+        let within = self.0.iter().filter(|of_octave| of_octave.longest_ns <= longest_ns);
+        within.fold(Silences::default(), Silences::with)
     }
 }
 
@@ -158,6 +198,8 @@ pub(super) struct ConnectionFigures {
     /// The number of those that may have been the client's.
     pub(super) doubtful: u64,
     pub(super) answer: Silences,
+    /// The same of a live connection.
+    pub(super) answers: ByLength,
     /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
     pub(super) answered_polls: u64,
     pub(super) pause: Silences,
@@ -187,4 +229,22 @@ pub(super) struct ConnectionFigures {
     pub(super) owed: Silences,
     /// Of a capture.
     pub(super) ends_of_requests: RequestEnds,
+}
+
+impl ConnectionFigures {
+    /// The part of the time in which requests wait.
+    pub(super) fn waiting(&self) -> Part {
+        if self.role == Role::Client { Part::Answer } else { Part::Service }
+    }
+
+    /// Adds waits of requests that are as long as one another.
+    pub(super) fn add_waits(&mut self, alike: &Silences) {
+        match self.role {
+            Role::Client => {
+                self.answer.plus(alike);
+                self.answers.add(alike);
+            }
+            Role::Server => self.service.plus(alike),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Evidence, Part, Role, Silences, Times};
+use super::{ByLength, Evidence, Part, Role, Silences, Times};
 use crate::layers::Ends;
 
 /// A service is asked much if requests wait for it for this share of the look, summed over its connections.
@@ -42,8 +42,22 @@ pub struct Group {
     pub connections: u64,
     /// The time in which somebody waited.
     pub times: Times,
+    /// Of a capture, those of them that the server refused.
+    pub refused: u64,
     /// Their waits for answers.
-    pub answer: Silences,
+    pub answers: ByLength,
+}
+
+impl Group {
+    /// Returns the waits for answers up to a length, and the time of the connections that goes with them.
+    fn up_to(&self, longest_ns: u64) -> (Silences, Times) {
+        let (all, within) = (self.answers.up_to(u64::MAX), self.answers.up_to(longest_ns));
+        let share = |part: u64, all: u64| if all > 0 { part as f64 / all as f64 } else { 1.0 };
+        let mut times = self.times.scaled(share(within.count, all.count));
+        times.remove(Part::Answer);
+        times.add(Part::Answer, self.times.get(Part::Answer) * share(within.sum_ns, all.sum_ns));
+        (within, times)
+    }
 }
 
 /// How a connection counts.
@@ -60,8 +74,8 @@ pub enum Counted {
 
 impl Evidence {
     /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request
-    /// counts once, where it was spent. Connections with a longer wait than any request took do something else meanwhile,
-    /// such as waiting for messages: where the service is asked much, that is nobody's wait. Requests that are served at the
+    /// counts once, where it was spent. So are its waits for name servers. What waits longer than any request took does something else meanwhile, such as
+    /// waiting for messages, also beside quick answers of the same server: where the service is asked much, that is nobody's wait. Requests that are served at the
     /// same time, and questions that are asked at the same time, are not told apart: the more there are, the rougher this is.
     pub fn take_out_upstream(&mut self) {
         let is_asked_much = self.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
@@ -75,15 +89,24 @@ impl Evidence {
             Counted::WithPeer => false,
             Counted::Upstream => true,
         };
-        let is_within = |group: &Group| group.answer.longest_ns <= longest_ns;
         // What the process did itself is not waiting.
-        let waits = |group: &Group| group.times.total() - group.times.sum(&[Part::Application, Part::Reader]);
-        let waited_ns: f64 = self.groups.iter().filter(|it| is_upstream(it) && is_within(it)).map(waits).sum();
+        let waits = |group: &Group| {
+            let (_, times) = group.up_to(longest_ns);
+            times.total() - times.sum(&[Part::Application, Part::Reader])
+        };
+        let names_ns = self.times.get(Part::Names);
+        let asks_names =
+            !servers.is_empty() && self.names.mean_ns().is_some_and(|mean_ns| mean_ns <= longest_ns as f64);
+        let names_within_ns = if asks_names { names_ns } else { 0.0 };
+        let of_groups_ns: f64 = self.groups.iter().filter(|group| is_upstream(group)).map(waits).sum();
+        let waited_ns = of_groups_ns + names_within_ns;
         let served_ns = waited_ns.min(self.times.get(Part::Service));
         let served = served_ns / waited_ns.max(1.0);
         // What is passed on as it comes pauses where it comes from, but for what counts as service already.
-        let pauses_ns =
-            |group: &Group| group.times.get(Part::PeerPause) * if is_within(group) { 1.0 - served } else { 1.0 };
+        let pauses_ns = |group: &Group| {
+            let (_, times) = group.up_to(longest_ns);
+            group.times.get(Part::PeerPause) - times.get(Part::PeerPause) * served
+        };
         let awaited_ns: f64 = self.groups.iter().filter(|group| is_upstream(group)).map(pauses_ns).sum();
         let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
         let own_pauses_ns: f64 = of_servers.map(|group| group.times.get(Part::Application)).sum();
@@ -91,6 +114,11 @@ impl Evidence {
         let paused = paused_ns / awaited_ns.max(1.0);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
         self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
+        if !of_processes {
+            // Those of a service that is found by its port are looked at for its clients alone.
+            self.times.take(Part::Names, names_ns - names_within_ns * served);
+            self.names = if asks_names { self.names } else { Silences::default() };
+        }
         let of_servers_ns = [self.times.get(Part::Service), own_pauses_ns];
         let taken = [(Part::Service, served_ns), (Part::Application, paused_ns)];
         taken.iter().for_each(|(part, ns)| self.times.take(*part, *ns));
@@ -102,22 +130,22 @@ impl Evidence {
             }
         }
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
-            match (group.counted, is_within(group)) {
-                (Counted::Upstream, is_part) => {
+            let (answers, times) = group.up_to(longest_ns);
+            match group.counted {
+                Counted::Upstream => {
                     let passed_on_ns = pauses_ns(group) * paused;
-                    group.times = group.times.scaled(if is_part { served } else { 0.0 });
+                    group.times = times.scaled(served);
                     group.times.add(Part::PeerPause, passed_on_ns);
                     self.times.plus(&group.times);
-                    if is_part {
-                        self.answer.plus(&group.answer);
-                    }
+                    self.answer.plus(&answers);
                 }
-                (_, false) if is_asked_much => {
-                    let meant_ns = group.times.get(Part::Answer);
+                _ if is_asked_much => {
+                    let meant_ns = group.times.get(Part::Answer) - times.get(Part::Answer);
                     self.times.take(Part::Answer, meant_ns);
                     self.idle_ns += meant_ns;
-                    self.answer.minus(&group.answer);
-                    group.times.remove(Part::Answer);
+                    self.answer.minus(&group.answers.up_to(u64::MAX));
+                    self.answer.plus(&answers);
+                    group.times.take(Part::Answer, meant_ns);
                 }
                 _ => {}
             }

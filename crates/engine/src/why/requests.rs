@@ -65,6 +65,11 @@ impl RequestEnds {
         self.failed() > self.answered
     }
 
+    /// Whether most of what failed was a connection that was refused.
+    pub(super) fn are_mostly_refused(&self) -> bool {
+        self.refused * 2 > self.failed()
+    }
+
     /// Says how much failed.
     pub(super) fn sentence(&self) -> String {
         let (failed, all) = (self.failed(), self.failed() + self.answered);
@@ -75,7 +80,10 @@ impl RequestEnds {
             refused if refused == failed => {
                 format!("{refused} connections were refused: their host answers, but nothing listens on that port.")
             }
-            _ => format!("No wait is long enough to count, but {failed} of {all} requests had no answer."),
+            0 => format!("No wait is long enough to count, but {failed} of {all} requests had no answer."),
+            refused => format!(
+                "No wait is long enough to count, but {failed} of {all} requests had no answer: {refused} of these connections were refused."
+            ),
         }
     }
 

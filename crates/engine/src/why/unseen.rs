@@ -112,6 +112,7 @@ pub(super) fn owed(evidence: &Evidence) -> Unseen {
 
 /// Only the server knows why it does not answer.
 pub(super) fn failure(evidence: &Evidence) -> Unseen {
+    let evidence = &evidence.about_failures();
     let listeners = format!("sudo ss -ltnp sport = :{}", port_number(evidence));
     Unseen {
         what: "why the server does not answer".into(),

@@ -175,6 +175,12 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         Outcome::NotEnough => not_enough(&mut verdict, evidence),
     }
     verdict.facts.extend(evidence.ends_of_requests.facts());
+    verdict.facts.extend((evidence.on_several_interfaces > 0).then_some(Fact {
+        what: "connections that passed several interfaces, each judged on the one that shows most",
+        value: Some(Value::Count(evidence.on_several_interfaces)),
+        method: "packets",
+        speaks_for: true,
+    }));
     if evidence.source == Source::Capture {
         // The same facts were read from packets, but for those that no packet has.
         verdict.facts.retain(|fact| fact.value.is_some());

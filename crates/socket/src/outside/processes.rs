@@ -206,7 +206,7 @@ fn descriptors(pid: u32) -> PathBuf {
     format!("/proc/{pid}/fd").into()
 }
 
-fn add_sockets(pid: u32, sockets: &mut HashMap<u32, Owner>) -> io::Result<()> {
+pub(super) fn add_sockets(pid: u32, sockets: &mut HashMap<u32, Owner>) -> io::Result<()> {
     for entry in fs::read_dir(descriptors(pid))?.flatten() {
         let Ok(target) = fs::read_link(entry.path()) else {
             continue;

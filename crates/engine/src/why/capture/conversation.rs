@@ -15,6 +15,7 @@ use super::{
     reach::{Reach, ShownBy},
     sender::{Path, Sender},
     turns::Turns,
+    twins::Number,
 };
 use crate::{layers::Ends, measure::Protocol, roles::CLIENT_PORTS, rtt::native::Segment};
 
@@ -34,6 +35,9 @@ const TLS_DATA: u8 = 0x17;
 #[derive(Debug)]
 pub(super) struct Conversation {
     ends: Ends,
+    /// Which one it is, if several interfaces show it, and the first number that end 0 has sent.
+    pub(super) number: Number,
+    first_seq: u32,
     pub(super) senders: [Sender; 2],
     /// The way from the place of the capture to each end and back.
     reach: [Reach; 2],
@@ -106,7 +110,7 @@ pub(super) struct SetUp {
 }
 
 impl Conversation {
-    pub(super) fn new(first: &Segment) -> Conversation {
+    pub(super) fn new(first: &Segment, number: Number) -> Conversation {
         let ends = Ends { src: first.src, dst: first.dst };
         let is_syn = first.has(Segment::SYN);
         let client = match is_syn {
@@ -115,6 +119,8 @@ impl Conversation {
         };
         Conversation {
             ends,
+            number,
+            first_seq: first.seq,
             senders: <[Sender; 2]>::default(),
             reach: [Reach::default(); 2],
             stamps: [VecDeque::new(), VecDeque::new()],
@@ -142,6 +148,18 @@ impl Conversation {
             queued: [RoundTrip::default(); 2],
             closed: [false; 2],
             is_reset: false,
+        }
+    }
+
+    /// Whether the first packet that another interface shows of a connection between the same ends is of this one: it has the same
+    /// number, or one near to it if the connection began before the capture.
+    pub(super) fn is_same(&self, first: &Segment) -> bool {
+        const NEAR: u32 = 1 << 22;
+        let is_from_0 = first.src == self.ends.src;
+        let number = if is_from_0 { first.seq } else { first.ack };
+        match first.has(Segment::SYN) && !first.has(Segment::ACK) {
+            true => is_from_0 && number == self.first_seq,
+            false => number.wrapping_sub(self.first_seq).cast_signed().unsigned_abs() < NEAR,
         }
     }
 
@@ -219,9 +237,9 @@ impl Conversation {
         if !self.senders[side].send(segment, path, own_ns) {
             return None;
         }
-        self.senders[1 - side].ask(segment);
+        let is_whole = self.senders[1 - side].ask(segment);
         if self.phase == Phase::Open {
-            self.follow_turn(side);
+            self.follow_turn(side, is_whole);
             self.break_silence(side);
         }
         let bytes = u64::from(segment.payload_bytes);
@@ -241,11 +259,11 @@ impl Conversation {
         turn_ns
     }
 
-    /// Follows whose turn it is, by data of an end.
-    fn follow_turn(&mut self, side: usize) {
+    /// Follows whose turn it is, by data of an end, which has all that the other one has sent if it `is_whole`.
+    fn follow_turn(&mut self, side: usize, is_whole: bool) {
         let ways_ns = (self.reach[side].base(), self.reach[1 - side].base());
         match side == self.client {
-            true => self.requests.ask(self.last_ns, self.silence_ns, ways_ns, &self.senders),
+            true => self.requests.ask(self.last_ns, self.silence_ns, ways_ns, is_whole, &self.senders),
             false => self.requests.answer(self.last_ns, self.silence_ns, &self.senders),
         }
     }
@@ -290,7 +308,12 @@ impl Conversation {
             }
             (Phase::Securing, Some(TLS_DATA)) if side == self.client => {
                 let open_ns = self.set_up.syn_ns.unwrap_or(now_ns) + self.set_up.tcp_ns;
-                self.set_up.tls_ns = now_ns.saturating_sub(open_ns);
+                // One that was opened in advance, as by a pool, waits for nothing until it is needed.
+                let kept_ns = now_ns.saturating_sub(self.last_data_ns);
+                let kept_ns = if self.is_prompt(kept_ns) { 0 } else { kept_ns };
+                self.set_up.tls_ns = now_ns.saturating_sub(open_ns + kept_ns);
+                self.set_up.time_ns -= kept_ns as f64;
+                self.idle_ns += kept_ns as f64;
                 self.phase = Phase::Open;
             }
             _ => {}

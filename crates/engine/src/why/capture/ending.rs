@@ -33,14 +33,15 @@ impl Conversation {
         }
         let Some(wait) = self.wait() else { return };
         match self.half_closed.take() {
-            Some(before) => self.give_up(before),
-            None if side == self.client => self.give_up(wait),
-            None if self.is_request(wait, true) => {
+            Some(before) if self.is_request(before, false) => self.give_up(before),
+            _ if side == self.client => self.give_up(wait),
+            // One that closes with its only message may have asked for nothing.
+            half_closed if self.is_request(wait, half_closed.is_none()) => {
                 let ends = &mut self.ends_of_requests;
                 *(if is_reset { &mut ends.reset } else { &mut ends.closed }) += 1;
                 self.settle(wait);
             }
-            None => {}
+            _ => {}
         }
         // Nobody waits for an answer any more.
         self.speaker = None;
@@ -76,8 +77,12 @@ impl Conversation {
         let is_handshake = self.set_up.tls_ns > 0 && self.burst_bytes < FINISHED_BYTES;
         let is_first = self.set_up.syn_ns.is_some() && !has_answered && !is_handshake;
         let asks = self.is_asking || (is_first && (has_spoken || !is_stream));
-        let is_prompt = wait.turn_ns <= self.path(self.client).base_ns + PROMPT_NS;
-        asks && (!is_prompt || (is_ended_by_server && !has_answered))
+        asks && (!self.is_prompt(wait.turn_ns) || (is_ended_by_server && !has_answered))
+    }
+
+    /// Whether so much time after the last data is hardly more than a round trip.
+    pub(super) fn is_prompt(&self, ns: u64) -> bool {
+        ns <= self.path(self.client).base_ns + PROMPT_NS
     }
 
     fn settle(&mut self, wait: Wait) {

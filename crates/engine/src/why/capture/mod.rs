@@ -16,13 +16,14 @@ mod spacing;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod twins;
 
 use std::collections::HashMap;
 
 pub use self::datagrams::UdpPackets;
 
-use self::conversation::Conversation;
-use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen};
+use self::{conversation::Conversation, twins::Twins};
+use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
 use crate::{
     abi,
     filter::Filter,
@@ -49,6 +50,8 @@ pub struct Replay {
     /// Measures answers to questions of DNS.
     names: Tracker,
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
+    /// Connections that several interfaces show.
+    twins: Twins,
     /// `None` where none are to be shown.
     labels: Option<Labels>,
     evidence: Evidence,
@@ -76,6 +79,7 @@ impl Replay {
             config: Box::new(config.to_core()),
             names: Tracker::new(&names),
             conversations: HashMap::new(),
+            twins: Twins::default(),
             labels: has_labels.then(Labels::default),
             evidence: Evidence { source: Source::Capture, ..Evidence::default() },
             span_ns: None,
@@ -140,8 +144,15 @@ impl Replay {
             }
             _ => None,
         };
-        let conversation = self.conversations.entry(key).or_insert_with(|| Conversation::new(&segment));
-        if let Some((label, wait_ns)) = conversation.observe(&segment, label) {
+        if !self.conversations.contains_key(&key) {
+            let others = self.twins.others(key.0).filter_map(|other| self.conversations.get(&(other, low, high)));
+            let same: Vec<_> = others.filter(|other| other.is_same(&segment)).map(|other| other.number).collect();
+            let conversation = Conversation::new(&segment, self.twins.number(same.into_iter()));
+            self.conversations.insert(key, conversation);
+        }
+        let conversation = self.conversations.get_mut(&key).expect("it was just there");
+        let answered = conversation.observe(&segment, label);
+        if let Some((label, wait_ns)) = answered.filter(|_| conversation.number.is_first()) {
             self.evidence.requests.add(&label, wait_ns);
         }
     }
@@ -153,9 +164,13 @@ impl Replay {
 
     /// Ends the replay. Returns what it found of the target that the user called `name`.
     pub fn evidence(mut self, name: &str) -> Evidence {
-        let left: Vec<Conversation> = self.conversations.drain().map(|(_, conversation)| conversation).collect();
-        left.into_iter().for_each(|conversation| self.add(conversation));
+        let left = self.conversations.drain().map(|(_, conversation)| conversation).collect();
+        self.add_all(left);
+        while let Some(figures) = self.twins.settle() {
+            self.count(&figures);
+        }
         let mut evidence = self.evidence;
+        evidence.on_several_interfaces = self.twins.count;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
@@ -179,7 +194,10 @@ impl Replay {
         }
         if self.one_way > 0 {
             evidence.unseen.push(Unseen {
-                what: format!("what one end of {} connections sent", self.one_way),
+                what: match self.one_way {
+                    1 => "what one end of a connection sent".into(),
+                    many => format!("what one end of {many} connections sent"),
+                },
                 remedy: "capture where both directions pass, without a filter on the source".into(),
             });
         }
@@ -208,17 +226,29 @@ impl Replay {
             conversation.is_over() || now_ns.saturating_sub(conversation.last_ns()) > SILENT_NS
         };
         let done = self.conversations.extract_if(|_, conversation| is_done(conversation));
-        let done: Vec<Conversation> = done.map(|(_, conversation)| conversation).collect();
-        done.into_iter().for_each(|conversation| self.add(conversation));
+        let done = done.map(|(_, conversation)| conversation).collect();
+        self.add_all(done);
+    }
+
+    /// Adds connections, those that are the same one after the other.
+    fn add_all(&mut self, mut conversations: Vec<Conversation>) {
+        conversations.sort_by_key(|conversation| conversation.number);
+        conversations.into_iter().for_each(|conversation| self.add(conversation));
     }
 
     fn add(&mut self, conversation: Conversation) {
-        let (mut figures, ends) = conversation.finish();
-        figures.ends = Some(ends);
+        let number = conversation.number;
+        if let Some(figures) = self.twins.end(number, conversation.finish()) {
+            self.count(&figures);
+        }
+    }
+
+    fn count(&mut self, figures: &ConnectionFigures) {
+        let Some(ends) = figures.ends else { return };
         self.began_before += u64::from(figures.began_before && figures.polls > 1);
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
         self.missed += figures.segments_missed;
         let key = Key { seen_from: Some(ends.src.address), ..Key::of(&ends, figures.role) };
-        self.evidence.add_figures(&figures, key, Counted::Whole);
+        self.evidence.add_figures(figures, key, Counted::Whole);
     }
 }

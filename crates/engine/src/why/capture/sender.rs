@@ -395,11 +395,13 @@ impl Sender {
         times
     }
 
-    /// Takes data of the peer: a request, if that has all that was sent before.
-    pub(super) fn ask(&mut self, request: &Segment) {
-        if self.next == Some(request.ack) {
+    /// Takes data of the peer: a request, if that has all that was sent before. Returns whether it is one.
+    pub(super) fn ask(&mut self, request: &Segment) -> bool {
+        let has_all = self.next == Some(request.ack);
+        if has_all {
             self.flights.ask();
         }
+        has_all
     }
 
     /// Whether its data leaves so evenly that a pace may hold it back.

@@ -24,6 +24,10 @@ pub(super) struct Turns {
     distance_ns: [f64; 2],
     /// Of the silences before requests, the way of the answer.
     back_ns: u64,
+    /// Requests that had all that was sent before, and whose answer began no sooner than it can.
+    whole: u64,
+    /// Of transfers, what passed when the client had the answer.
+    late_transfer_ns: f64,
 }
 
 /// A request whose answer has not begun.
@@ -31,6 +35,7 @@ pub(super) struct Turns {
 struct Request {
     /// When the answer of a service that takes no time can pass.
     due_ns: u64,
+    is_whole: bool,
     asked: [Times; 2],
     /// The silence by then, and the times of data under way.
     by_then: Option<(u64, [Times; 2])>,
@@ -38,18 +43,30 @@ struct Request {
 
 impl Turns {
     /// Takes data of the client, which may be the end of a request, given the ways from the place of the capture to the client
-    /// and to the server, and back.
-    pub(super) fn ask(&mut self, now_ns: u64, silence_ns: u64, ways_ns: (u64, u64), senders: &[Sender; 2]) {
+    /// and to the server, and back. It `is_whole` if it acknowledges all that was sent before.
+    pub(super) fn ask(
+        &mut self,
+        now_ns: u64,
+        silence_ns: u64,
+        ways_ns: (u64, u64),
+        is_whole: bool,
+        senders: &[Sender; 2],
+    ) {
         let spent = under_way(senders);
         let mut left_ns = if self.answered.is_some() { ways_ns.0 as f64 } else { 0.0 };
         for (side, before) in self.answered.take().into_iter().flatten().enumerate() {
             let [distance_ns, late_ns] = UNDER_WAY.map(|part| spent[side].get(part) - before.get(part));
+            // An answer of many segments is a transfer, which goes the same way.
+            let transfer_ns = spent[side].total() - before.total() - distance_ns - late_ns;
+            self.late_transfer_ns += (transfer_ns - left_ns).max(0.0);
+            left_ns = (left_ns - transfer_ns).max(0.0);
             let way_ns = (distance_ns + late_ns).clamp(0.0, left_ns);
             self.distance_ns[side] += way_ns - distance_ns;
             left_ns -= way_ns;
         }
         self.back_ns += silence_ns.min(left_ns as u64);
-        self.request = Some(Request { due_ns: now_ns.saturating_add(ways_ns.1), asked: spent, by_then: None });
+        self.request =
+            Some(Request { due_ns: now_ns.saturating_add(ways_ns.1), is_whole, asked: spent, by_then: None });
     }
 
     /// Returns when the wait for the service begins, if that is still to come.
@@ -78,6 +95,7 @@ impl Turns {
             self.way_ns += silence_ns;
             return;
         };
+        self.whole += u64::from(request.is_whole);
         let way_ns = silence_before_ns.min(silence_ns);
         self.way_ns += way_ns;
         let mut wait_ns = silence_ns - way_ns;
@@ -106,6 +124,11 @@ impl Turns {
     /// Returns how much of the silences before requests the answer was on its way to the client.
     pub(super) fn back_ns(&self) -> f64 {
         self.back_ns as f64
+    }
+
+    /// Returns the number of requests that followed one another, and of transfers what passed when the client had the answer.
+    pub(super) fn whole(&self) -> (u64, f64) {
+        (self.whole, self.late_transfer_ns)
     }
 
     /// Returns how long the service took, given the silences before its answers; and how much of these silences.

@@ -7,7 +7,7 @@ const MIN_RTT_NS: f64 = 15e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "distance",
-    sentence: "The peer is far away, and small messages go there one after the other: they were under way",
+    sentence: "The peer is far away, and messages go there one after the other: they were under way",
     parts: &[Part::Distance],
     assess,
     remedies,

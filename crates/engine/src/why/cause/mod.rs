@@ -289,8 +289,9 @@ fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>) -> bool {
 fn over_all(waits: &Silences, answers: u64) -> Option<Fact> {
     const MANY: u64 = 2;
     let mean_ns = waits.sum_ns as f64 / answers.max(1) as f64;
-    (waits.count > 0 && answers >= waits.count * MANY)
-        .then(|| time("the same over all answers, of which most came between two polls", Some(mean_ns), "polls"))
+    (waits.count > 0 && answers >= waits.count * MANY).then(|| {
+        time("at most, in the mean over all answers, of which most came between two polls", Some(mean_ns), "polls")
+    })
 }
 
 /// The fact that the ends do not take turns, if they do not: what one sends is then no answer to the other.

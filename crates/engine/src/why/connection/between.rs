@@ -1,8 +1,8 @@
-//! What has passed between two polls that are far apart, by the kernel's times of the last data of either side. Polls that are far
-//! apart find few of the turns, and of these those that took long: without the kernel's times each would have taken as long
-//! as the polls are apart.
+//! What has passed between two polls that are far apart, by the kernel's times of the last data of either side. Such polls find
+//! few of the turns, and of these those that took long: without the kernel's times each would have taken as long as the polls
+//! are apart.
 
-use super::{Connection, MESSAGE_SEGMENTS, Part, Reading, Role, Side, Silences, is_before_it_began, unread};
+use super::{Connection, MESSAGE_SEGMENTS, Reading, Role, Side, Silences, is_before_it_began, unread};
 
 /// Polls that are this far apart, or further, tell less than the kernel's times of the last data do.
 const FAR_NS: u64 = 30_000_000;
@@ -54,11 +54,44 @@ impl Connection {
             None => dt_ns,
             Some(side) if side == self.client() => asked_ns,
             Some(_) if answers <= AT_ONCE => answered_ns,
+            Some(_) if self.was_waiting() => {
+                self.end_with_long_answer(dt_ns, answered_ns, self.busy_ns(now));
+                return Some(between);
+            }
             // A long one began before it ended, by as long as it was under way.
-            Some(_) => answered_ns.saturating_add(self.busy_ns(now)).min(dt_ns),
+            Some(Side::Local) => answered_ns.saturating_add(self.busy_ns(now)).min(dt_ns),
+            Some(Side::Peer) => answered_ns,
         };
         between.left_ns = self.take_back(after_ns);
         Some(between)
+    }
+
+    /// Ends a wait that the last poll found with an answer so long that its last byte does not tell when it began. At the server
+    /// that is as long ago as data was under way. At the client nothing tells: found at any moment of it, the wait has lasted
+    /// twice as long in the mean as it had until then. Waits that are shorter than polls are apart and were found stand for the
+    /// time of all.
+    fn end_with_long_answer(&mut self, dt_ns: u64, answered_ns: u64, busy_ns: u64) {
+        let waited_ns = if unread(&self.last) > 0 { &mut self.unread_ns } else { &mut self.silence_ns };
+        let before_ns = waited_ns.saturating_sub(dt_ns);
+        let until_ns = dt_ns - answered_ns;
+        let more_ns = match self.figures.role {
+            Role::Client => before_ns.min(until_ns),
+            Role::Server => until_ns.saturating_sub(busy_ns),
+        };
+        *waited_ns = before_ns + more_ns;
+        let time_ns = if before_ns < dt_ns { dt_ns } else { until_ns };
+        self.quiet.add(self.figures.waiting(), (time_ns - more_ns) as f64);
+    }
+
+    /// Whether the last poll found nothing under way.
+    fn was_quiet(&self) -> bool {
+        self.last.info.unacked == 0 && self.last.info.notsent_bytes.unwrap_or(0) == 0
+    }
+
+    /// Whether the last poll found a request waiting for its answer.
+    fn was_waiting(&self) -> bool {
+        let is_there = unread(&self.last) == 0 || self.figures.role == Role::Server;
+        self.was_quiet() && is_there && (self.speaker == self.client() || self.is_unsure)
     }
 
     /// How long this host has had data under way since the last poll.
@@ -69,9 +102,8 @@ impl Connection {
 
     /// Takes time back from the silence that the last poll found, if it found one.
     fn take_back(&mut self, ns: u64) -> u64 {
-        let (last, is_asked) = (&self.last, self.speaker == self.client());
-        let is_quiet = last.info.unacked == 0 && last.info.notsent_bytes.unwrap_or(0) == 0;
-        let from = match unread(last) {
+        let (is_quiet, is_asked) = (self.was_quiet(), self.speaker == self.client());
+        let from = match unread(&self.last) {
             0 if is_quiet => &mut self.silence_ns,
             1.. if is_quiet && is_asked && self.figures.role == Role::Server => &mut self.unread_ns,
             _ => return 0,
@@ -101,17 +133,21 @@ impl Connection {
         let pause_ns = between.answered_ns.saturating_sub(between.asked_ns);
         // The client that asks again at once does so after each answer.
         let is_known = are_short && last.is_some() && (!is_asked || was_asked && (turns == 1 || pause_ns <= TICK_NS));
-        let (part, waits) = match self.figures.role {
-            Role::Client => (Part::Answer, &mut self.figures.answer),
-            Role::Server => (Part::Service, &mut self.figures.service),
-        };
-        let sum_ns = match is_asked {
-            // As long as those that are known.
-            _ if !is_known => (self.passed.mean_ns().unwrap_or(0.0) * turns as f64) as u64,
-            false => turns * between.asked_ns.saturating_sub(between.answered_ns).saturating_sub(trip_ns),
-            true => (between.dt_ns - between.asked_ns).saturating_sub(turns * (pause_ns + trip_ns)),
-        };
+        let part = self.figures.waiting();
         let until_ns = between.left_ns.saturating_sub(between.last_ns());
+        let sum_ns = match (is_asked, self.passed.mean_ns()) {
+            // As long as those that are known; if none is, what the last poll found stands for all of the time.
+            (_, Some(mean_ns)) if !is_known => (mean_ns * turns as f64) as u64,
+            _ if !is_known => {
+                if was_asked {
+                    until_ns
+                } else {
+                    0
+                }
+            }
+            (false, _) => turns * between.asked_ns.saturating_sub(between.answered_ns).saturating_sub(trip_ns),
+            (true, _) => (between.dt_ns - between.asked_ns).saturating_sub(turns * (pause_ns + trip_ns)),
+        };
         let waited_ns = sum_ns.min(until_ns);
         let sum_ns = if is_asked && was_asked { before_ns + sum_ns } else { sum_ns };
         let these = Silences { count: turns, sum_ns, longest_ns: sum_ns / turns };
@@ -120,11 +156,11 @@ impl Connection {
         }
         // As of polls that are close together, what is too short to be seen counts as time alone.
         if is_known && sum_ns >= turns * TICK_NS {
-            waits.plus(&these);
+            self.figures.add_waits(&these);
         }
         // The one that the last poll found lasted until then at least.
         if was_asked && !(is_known && is_asked) && before_ns >= TICK_NS {
-            waits.add(before_ns);
+            self.figures.add_waits(&Silences::of(before_ns));
         }
         self.quiet.add(part, waited_ns as f64);
         self.figures.idle_ns += (until_ns - waited_ns) as f64;

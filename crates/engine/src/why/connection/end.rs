@@ -91,6 +91,7 @@ impl Connection {
     fn end_silence(&mut self) {
         let is_asked = self.is_asked();
         let (served, answered) = (self.figures.service.count, self.figures.answer.count);
+        let answers = self.figures.answers;
         match (self.speaker, self.figures.role) {
             (Side::Peer, Role::Server) if is_asked && served > 0 => self.break_silence(Side::Local),
             (Side::Local, Role::Client) if is_asked && answered > 0 => self.break_silence(Side::Peer),
@@ -112,6 +113,7 @@ impl Connection {
             }
         }
         (self.figures.service.count, self.figures.answer.count) = (served, answered);
+        self.figures.answers.count_as(&answers);
     }
 }
 

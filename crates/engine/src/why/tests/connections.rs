@@ -360,8 +360,8 @@ fn a_client_that_spoke_last_before_dwell_looked_may_wait() {
 }
 
 /// A service that answers after 30 ms, 28 of which it waits for another one at port 5432. It also waits for messages, at
-/// port 6379.
-fn proxy(is_of_processes: bool) -> Evidence {
+/// another port or at the same.
+fn proxy(is_of_processes: bool, port_of_messages: u16) -> Evidence {
     let (mut front, mut back, mut consumer) =
         (Socket::new(Role::Server), Socket::new(Role::Client), Socket::new(Role::Client));
     for _ in 0..50 {
@@ -379,19 +379,19 @@ fn proxy(is_of_processes: bool) -> Evidence {
     let counted = if is_of_processes { Counted::Whole } else { Counted::Upstream };
     evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
     evidence.add(&back.connection, key(Role::Client, 5432), counted);
-    evidence.add(&consumer.connection, key(Role::Client, 6379), counted);
+    evidence.add(&consumer.connection, key(Role::Client, port_of_messages), counted);
     evidence
 }
 
 #[test]
 fn a_service_that_waits_for_another_is_not_the_slow_one() {
-    for is_of_processes in [true, false] {
-        let mut evidence = proxy(is_of_processes);
+    for (is_of_processes, port_of_messages) in [(true, 6379), (false, 6379), (true, 5432), (false, 5432)] {
+        let mut evidence = proxy(is_of_processes, port_of_messages);
         assert_eq!(evidence.about(&[Part::Service]).target.port, Some(80));
         evidence.take_out_upstream();
         assert_eq!(evidence.service.mean_ns(), Some(2.0 * MS), "its own time");
         let answer = evidence.times.get(Part::Answer);
-        assert_eq!(answer, 50.0 * 28.0 * MS, "what it waits for messages is not what its clients wait for");
+        assert_eq!(answer.round(), 50.0 * 28.0 * MS, "what it waits for messages is not what its clients wait for");
         let verdict = decide(&evidence);
         assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowAnswer));
         assert!(verdict.remedies[0].command.contains("dwell why :5432"), "{:?}", verdict.remedies);

@@ -2,9 +2,15 @@
 
 use super::*;
 
-/// A connection that is polled each `apart_ms`. The client thinks, and asks; the server answers after `answer_ms`; a round trip
-/// takes 1 ms. Times of the last data have the kernel's tick of 4 ms.
-fn polled(role: Role, apart_ms: u64, answer_ms: u64, mut think_ms: impl FnMut() -> u64, look_ms: u64) -> Connection {
+/// A connection that is polled each `apart_ms`. The client thinks, and asks; the server answers after `answer_ms`, by so many
+/// segments; a round trip takes 1 ms. Times of the last data have the kernel's tick of 4 ms.
+fn polled(
+    role: Role,
+    apart_ms: u64,
+    (answer_ms, segments): (u64, u32),
+    mut think_ms: impl FnMut() -> u64,
+    look_ms: u64,
+) -> Connection {
     const TICK_MS: u64 = 4;
     let (mut asked, mut answered, mut turns, mut pure) = (None, None, (0_u32, 0_u32), 0);
     let mut next_ms = think_ms();
@@ -30,7 +36,7 @@ fn polled(role: Role, apart_ms: u64, answer_ms: u64, mut think_ms: impl FnMut() 
         }
         let ago = |event: Option<u64>| event.map_or(100_000, |ms| (at_ms / TICK_MS - ms / TICK_MS) * TICK_MS) as u32;
         let info = &mut socket.reading.info;
-        let (ask, answer) = ((turns.0, ago(asked)), (turns.1, ago(answered)));
+        let (ask, answer) = ((turns.0, ago(asked)), (turns.1 * segments, ago(answered)));
         let (out, into) = if role == Role::Client { (ask, answer) } else { (answer, ask) };
         (info.data_segments_out, info.bytes_sent, info.last_data_sent_ms) =
             (Some(out.0), Some(u64::from(out.0) * 100), out.1);
@@ -54,7 +60,7 @@ fn polled(role: Role, apart_ms: u64, answer_ms: u64, mut think_ms: impl FnMut() 
 }
 
 /// Connections that ask now and then, polled a few times each, as thousands of them are.
-fn polled_by_the_thousand(role: Role, apart_ms: u64, answer_ms: u64, think_ms: u64) -> Evidence {
+fn polled_by_the_thousand(role: Role, apart_ms: u64, answer: (u64, u32), think_ms: u64) -> Evidence {
     let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
     let mut random = 1_u64;
     for _ in 0..800 {
@@ -63,7 +69,7 @@ fn polled_by_the_thousand(role: Role, apart_ms: u64, answer_ms: u64, think_ms: u
             let share = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
             (-share.ln() * think_ms as f64) as u64
         };
-        evidence.add(&polled(role, apart_ms, answer_ms, &mut think, 10_000), key(role, 80), Counted::Whole);
+        evidence.add(&polled(role, apart_ms, answer, &mut think, 10_000), key(role, 80), Counted::Whole);
     }
     evidence
 }
@@ -77,7 +83,7 @@ fn thousands_of_connections_that_are_polled_seldom_wait_as_long_as_they_do() {
                 continue;
             }
             for answer_ms in [40, 200, 1500] {
-                let evidence = polled_by_the_thousand(role, apart_ms, answer_ms, think_ms);
+                let evidence = polled_by_the_thousand(role, apart_ms, (answer_ms, 1), think_ms);
                 let (waits, part, slow) = match role {
                     Role::Server => (evidence.service, Part::Service, Cause::SlowService),
                     Role::Client => (evidence.answer, Part::Answer, Cause::SlowAnswer),
@@ -90,8 +96,39 @@ fn thousands_of_connections_that_are_polled_seldom_wait_as_long_as_they_do() {
                 assert!((0.6..1.5).contains(&(share / truth)), "{case}: {share} of {truth}");
                 assert_eq!(cause(&evidence), Some(slow), "{case}");
             }
-            let evidence = polled_by_the_thousand(role, apart_ms, 2, think_ms);
+            let evidence = polled_by_the_thousand(role, apart_ms, (2, 1), think_ms);
             assert_eq!(cause(&evidence), None, "{role:?} {apart_ms} {think_ms}: {:?}", evidence.service);
+        }
+    }
+}
+
+/// Nothing tells when an answer that does not fit a congestion window began: its last segment alone has a time.
+#[test]
+fn quick_answers_that_are_long_are_not_taken_for_late_ones() {
+    for (role, apart_ms, think_ms) in [
+        (Role::Server, 3300, 10_000),
+        (Role::Server, 1000, 2_000),
+        (Role::Server, 113, 40),
+        (Role::Client, 3300, 10_000),
+        (Role::Client, 1000, 2_000),
+        (Role::Client, 113, 40),
+    ] {
+        for answer_ms in [5, 200] {
+            let evidence = polled_by_the_thousand(role, apart_ms, (answer_ms, 20), think_ms);
+            let (waits, part, slow) = match role {
+                Role::Server => (evidence.service, Part::Service, Cause::SlowService),
+                Role::Client => (evidence.answer, Part::Answer, Cause::SlowAnswer),
+            };
+            let case = format!("{role:?}, polls each {apart_ms} ms, {think_ms} ms, {answer_ms} ms: {waits:?}");
+            let is_slow = answer_ms >= 200;
+            assert_eq!(cause(&evidence), is_slow.then_some(slow), "{case}");
+            if is_slow {
+                let mean_ms = waits.mean_ns().unwrap_or(0.0) / MS;
+                assert!((0.4..1.5).contains(&(mean_ms / answer_ms as f64)), "{case}: {mean_ms}");
+                let share = evidence.times.get(part) / evidence.polled_ns;
+                let truth = answer_ms as f64 / (answer_ms + think_ms) as f64;
+                assert!((0.5..2.0).contains(&(share / truth)), "{case}: {share} of {truth}");
+            }
         }
     }
 }

@@ -104,6 +104,28 @@ fn what_the_application_holds_back_is_in_no_queue() {
     assert_eq!((cause(&evidence), evidence.pause.count), (Some(Cause::SlowApplication), 20), "{:?}", evidence.times);
 }
 
+/// A service that answers after 30 ms, for 28 of which it waits for its name server, beside others that ask one for longer.
+#[test]
+fn a_service_that_asks_a_slow_name_server_for_each_request_waits_for_that() {
+    let mut front = Socket::new(Role::Server);
+    for _ in 0..100 {
+        front.request();
+        front.polls(29, |_| {});
+        front.answer();
+        front.polls(9, |_| {});
+    }
+    for (is_of_processes, names_ms) in [(true, 28), (false, 28), (false, 2_800)] {
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
+        evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+        (0..100).for_each(|_| evidence.add_name(names_ms * 1_000_000));
+        evidence.take_out_upstream();
+        let slow = if names_ms == 28 { Cause::SlowNames } else { Cause::SlowService };
+        assert_eq!(cause(&evidence), Some(slow), "{names_ms}: {:?}", evidence.times);
+        let own_ms = evidence.times.get(Part::Service) / MS;
+        assert_eq!(own_ms.round(), if names_ms == 28 { 200.0 } else { 3_000.0 });
+    }
+}
+
 /// A proxy passes an answer on as it comes, in pieces.
 #[test]
 fn a_proxy_that_pauses_because_its_server_does_is_not_the_slow_one() {
@@ -252,15 +274,17 @@ fn what_a_connection_that_is_kept_for_later_has_not_read_keeps_nobody_waiting() 
         let times = socket.evidence().times;
         assert!(times.get(Part::Reader) < 10.0 * MS, "{state}: {times:?}");
     }
-    // A program that reads each answer late waits with it.
-    let mut late = Socket::new(Role::Client);
-    for _ in 0..20 {
-        late.answer();
-        late.reading.readable = Some(100);
-        late.request();
-        late.polls(300, |_| {});
-        late.reading.readable = Some(0);
-        late.polls(1, |_| {});
+    // A program that reads each answer late waits with it, also if it asks again at once.
+    for (late_ms, polls) in [(300, 1), (3_000, 0)] {
+        let mut late = Socket::new(Role::Client);
+        for _ in 0..20 {
+            late.answer();
+            late.reading.readable = Some(100);
+            late.request();
+            late.polls(late_ms, |_| {});
+            late.reading.readable = Some(0);
+            late.polls(polls, |_| {});
+        }
+        assert_eq!(cause(&late.evidence()), Some(Cause::SlowReader), "after {late_ms} ms");
     }
-    assert_eq!(cause(&late.evidence()), Some(Cause::SlowReader));
 }

@@ -26,6 +26,9 @@ pub(super) struct Datagrams {
     /// one for each question, or a few. One that was there at the first look may be kept open for later questions: when it
     /// was opened is not known, and it counts for none.
     asking: HashMap<(u64, u64), (Option<u64>, u64)>,
+    /// Whether they are those of a service that the target is. One that stays open may be kept for later questions, and counts
+    /// for none.
+    are_of_service: bool,
     /// How long each question took.
     names_ns: Vec<u64>,
     /// When each network namespace was last looked into.
@@ -43,10 +46,11 @@ impl Datagrams {
     pub(super) fn look(&mut self, namespace: u64, diag: &mut Diag, target: &mut Wanted) {
         self.looks += 1;
         let mut seen = Vec::new();
-        let (selected, others) = (&target.selected, &self.others);
+        let (selected, others, has_service) = (&target.selected, &self.others, !target.serving.is_empty());
         let dumped = diag.dump_datagrams(&mut |_, report| {
-            let is_candidate = !others.contains(&report.inode) && selected.matches(&report.key.ends());
-            if seen.len() < MAX_SOCKETS && is_candidate {
+            let ends = report.key.ends();
+            let is_wanted = selected.matches(&ends) || has_service && ends.dst.port == DOMAIN;
+            if seen.len() < MAX_SOCKETS && is_wanted && !others.contains(&report.inode) {
                 seen.push(*report);
             }
         });
@@ -60,18 +64,26 @@ impl Datagrams {
             return;
         }
         let is_of_processes = target.selected.is_of_processes();
-        if is_of_processes && seen.iter().any(|report| !target.owners.contains_key(&report.inode)) {
-            target.find_owners();
+        let is_strange = |report: &&SocketReport| !target.owners.contains_key(&report.inode);
+        match seen.iter().find(is_strange) {
+            Some(_) if is_of_processes => target.find_owners(),
+            Some(_) => target.find_owners_serving(),
+            None => {}
         }
         let mut queued = 0;
         for report in &seen {
             let owner = target.owners.get(&report.inode).map(|owner| owner.pid);
-            if is_of_processes && owner.is_none() {
-                if self.others.len() < MAX_SOCKETS {
-                    self.others.insert(report.inode);
+            let is_by_ends = !is_of_processes && target.selected.matches(&report.key.ends());
+            let is_owned = if is_of_processes { owner.is_some() } else { target.serves(report.inode) };
+            if !is_by_ends && !is_owned {
+                if self.others.len() >= MAX_SOCKETS {
+                    // Most of them are gone.
+                    self.others.clear();
                 }
+                self.others.insert(report.inode);
                 continue;
             }
+            self.are_of_service |= !is_by_ends && !is_of_processes;
             if report.key.ends().dst.port == DOMAIN {
                 if self.asking.len() < MAX_SOCKETS {
                     let began_ns = before_ns.map(|before_ns| before_ns.midpoint(now_ns));
@@ -126,7 +138,7 @@ impl Datagrams {
     /// Returns how long questions to name servers have taken at least that are still open: a resolver that is dead is waited
     /// for longer than most looks take.
     pub(super) fn open_names(&self) -> impl Iterator<Item = u64> {
-        self.asking.values().filter_map(so_far)
+        self.asking.values().filter(|_| !self.are_of_service).filter_map(so_far)
     }
 
     /// Returns the number of looks.
@@ -194,6 +206,27 @@ mod tests {
         let names: Vec<u64> = datagrams.names().collect();
         assert!(names.len() == 1 && names[0] >= 50_000_000, "{names:?}");
         assert!(names[0] < 10_000_000_000, "{names:?}");
+    }
+
+    /// Those of others are none of its.
+    #[test]
+    fn a_service_that_is_found_by_its_port_asks_name_servers_as_its_process_does() {
+        let _alone = alone();
+        let selected = Selected::Ends { addresses: Vec::new(), port: Some(1) };
+        for (pid, asked) in [(process::id(), 1), (1, 0)] {
+            let survey = Survey::start(selected.clone(), false).unwrap();
+            let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
+            target.serving.insert(pid);
+            let mut look = || datagrams.look(0, &mut diag, &mut target);
+            look();
+            let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            sockets.iter().for_each(|socket| socket.connect(("127.0.0.1", DOMAIN)).unwrap());
+            look();
+            let [_kept, once] = sockets;
+            drop(once);
+            look();
+            assert_eq!(datagrams.names().count(), asked, "{pid}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use self::{
 use super::{
     Error, FEW, Scope, namespace, nanos,
     pace::Pace,
-    processes::{Owner, Processes},
+    processes::{Owner, Processes, add_sockets},
     tasks::Tasks,
 };
 use crate::{
@@ -171,6 +171,11 @@ impl Wanted {
 
     fn find_owners(&mut self) {
         self.owners.extend(self.processes.sockets());
+    }
+
+    /// Finds the sockets of the processes that serve the target. One that has ended has none.
+    fn find_owners_serving(&mut self) {
+        self.serving.iter().for_each(|pid| drop(add_sockets(*pid, &mut self.owners)));
     }
 }
 

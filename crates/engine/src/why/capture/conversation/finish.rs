@@ -3,8 +3,8 @@
 use super::*;
 
 impl Conversation {
-    /// Ends the observation. Returns the figures and the ends, the local one first.
-    pub(in crate::why::capture) fn finish(mut self) -> (ConnectionFigures, Ends) {
+    /// Ends the observation. Returns the figures.
+    pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
         self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64;
         if self.is_refused() {
@@ -32,6 +32,12 @@ impl Conversation {
         let mut idle_ns = self.idle_ns;
         let mut times = self.times(own, theirs, role, local, &mut idle_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
+        if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
+            let (_, late_ns) = self.requests.whole();
+            times.take(Part::Transfer, late_ns);
+            times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
+            idle_ns += late_ns;
+        }
         let all_ns = last_ns.saturating_sub(self.start_ns) as f64;
         let way = self.unknown_way();
         let beyond = way.map(|way| self.beyond_way(way, role, &mut times, &mut idle_ns));
@@ -51,10 +57,15 @@ impl Conversation {
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
         }
-        let figures = ConnectionFigures {
+        let ends = match local {
+            0 => self.ends,
+            _ => Ends { src: self.ends.dst, dst: self.ends.src },
+        };
+        ConnectionFigures {
+            ends: Some(ends),
             role,
             polls: self.packets[0] + self.packets[1],
-            is_one_way: self.packets.contains(&0),
+            is_one_way,
             began_before: !is_whole,
             segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
             times,
@@ -83,12 +94,7 @@ impl Conversation {
             overtaken: figures.overtaken,
             ends_of_requests: self.ends_of_requests,
             ..ConnectionFigures::default()
-        };
-        let ends = match local {
-            0 => self.ends,
-            _ => Ends { src: self.ends.dst, dst: self.ends.src },
-        };
-        (figures, ends)
+        }
     }
 
     /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
@@ -97,6 +103,18 @@ impl Conversation {
         let is_gone = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
         let is_unopened = self.phase == Phase::Opening && self.set_up.syn_ns.is_some();
         self.packets.contains(&0) && !is_gone && !is_unopened
+    }
+
+    /// Whether transfers in so much time are answers that take a round trip or two each, so that the distance is their limit.
+    fn takes_few_round_trips(&self, transfer_ns: f64, base_ns: u64) -> bool {
+        /// One to fill the congestion window, and one for the rest, a bit late.
+        const FEW: f64 = 2.2;
+        /// The least share of segments that were sent again that is a loss.
+        const LOSSY: f64 = 0.008;
+        let sum = |of: fn(&Sender) -> u64| self.senders.iter().map(of).sum::<u64>() as f64;
+        let is_lossy = sum(|sender| sender.figures.again) > sum(|sender| sender.figures.segments) * LOSSY;
+        let (answers, _) = self.requests.whole();
+        answers > 1 && !is_lossy && transfer_ns <= answers as f64 * FEW * base_ns as f64
     }
 
     /// Whether the capture lacks much of the data, so that nothing can be told.

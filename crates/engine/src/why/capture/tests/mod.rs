@@ -1,6 +1,7 @@
 //! Captures that are written by hand: what was the limit is known, and where the capture was taken.
 
 mod incomplete;
+mod interfaces;
 mod late;
 mod limits;
 mod requests;
@@ -32,6 +33,11 @@ struct Wire {
     sack: Option<(u32, u32)>,
     /// How payloads begin.
     payload: &'static [u8],
+    port: u16,
+    /// How much later packets of the client pass a second interface, if there is one, and those of the server sooner.
+    second: Option<u64>,
+    /// Whether those of the server pass the second one alone.
+    is_split: bool,
 }
 
 impl Wire {
@@ -43,6 +49,9 @@ impl Wire {
             stamps: None,
             sack: None,
             payload: &[],
+            port: SERVER.1,
+            second: None,
+            is_split: false,
         }
     }
 
@@ -50,8 +59,8 @@ impl Wire {
     fn packet(&mut self, after_ns: u64, end: End, seq: u32, flags: &str, window: u16, payload: usize) {
         self.now_ns += after_ns;
         let (src, dst, peer) = match end {
-            End::Client => (CLIENT, SERVER, 1),
-            End::Server => (SERVER, CLIENT, 0),
+            End::Client => (CLIENT, (SERVER.0, self.port), 1),
+            End::Server => ((SERVER.0, self.port), CLIENT, 0),
         };
         let builder = PacketBuilder::ipv4(src.0, dst.0, 64).tcp(src.1, dst.1, seq, window);
         let builder = if flags.contains('A') { builder.ack(self.sent[peer]) } else { builder };
@@ -75,7 +84,12 @@ impl Wire {
         bytes.iter_mut().zip(self.payload).for_each(|(byte, first)| *byte = *first);
         builder.write(&mut data, &bytes).unwrap();
         let wire_len = data.len() as u32;
-        self.replay.observe(&Observation { time_ns: self.now_ns, interface: 0, link: 101, data: &data, wire_len });
+        let (is_client, now_ns) = (matches!(end, End::Client), self.now_ns);
+        let second = self.second.map(|ns| (1, if is_client { now_ns + ns } else { now_ns - ns }));
+        let first = (is_client || !self.is_split).then_some((0, now_ns));
+        for (interface, time_ns) in first.into_iter().chain(second) {
+            self.replay.observe(&Observation { time_ns, interface, link: 101, data: &data, wire_len });
+        }
     }
 
     fn data(&mut self, after_ns: u64, end: End, payload: usize) {

@@ -74,18 +74,59 @@ fn a_request_that_is_reset_at_once_is_not_healthy() {
 }
 
 #[test]
+fn a_client_that_has_closed_its_side_with_its_request_waits_until_the_server_closes() {
+    for (flags, what) in [("FA", "server closed"), ("RA", "server reset")] {
+        let mut wire = Wire::new();
+        wire.handshake(20 * MS);
+        wire.ask(MS);
+        wire.end(10_000, End::Client, "FA");
+        wire.ack(20 * MS, End::Server);
+        wire.end(10_000 * MS, End::Server, flags);
+        let verdict = wire.verdict();
+        assert_eq!(cause(&verdict), Some(Cause::SlowAnswer), "{verdict:?}");
+        assert_eq!(count_of(&verdict, what), Some(1), "{verdict:?}");
+    }
+}
+
+/// SYNs that nothing answers pass one way, and no packet is missing.
+#[test]
+fn of_a_server_that_is_down_nothing_is_missing() {
+    let mut wire = Wire::new();
+    (0..3).for_each(|_| wire.packet(1_000 * MS, End::Client, 1_000, "S", 1_000, 0));
+    let verdict = wire.verdict();
+    assert!(!verdict.unseen.iter().any(|unseen| unseen.what.contains("one end")), "{verdict:?}");
+}
+
+#[test]
 fn refused_connections_are_no_handshakes() {
     let mut wire = Wire::new();
+    // Others are answered elsewhere.
+    wire.handshake(MS);
+    for _ in 0..10 {
+        wire.ask(MS);
+        wire.data(MS + MS / 10, End::Server, 400);
+        wire.ack(10_000, End::Client);
+    }
+    wire.port = 81;
+    refuse(&mut wire);
+    let verdict = wire.verdict();
+    assert!(verdict.unseen[0].remedy.contains("sport = :81"), "{verdict:?}");
+    let mut wire = Wire::new();
+    refuse(&mut wire);
+    let verdict = wire.verdict();
+    assert_eq!(verdict.outcome, Outcome::NoTraffic, "{verdict:?}");
+    assert_eq!(count_of(&verdict, "refused"), Some(5), "{verdict:?}");
+    assert!(verdict.sentence.contains("refused"), "{}", verdict.sentence);
+}
+
+/// Five attempts to open a connection.
+fn refuse(wire: &mut Wire) {
     for attempt in 1..=5 {
         wire.sent = [attempt * 1_000, 0];
         wire.packet(500 * MS, End::Client, wire.sent[0], "S", 1_000, 0);
         wire.sent[0] += 1;
         wire.packet(40 * MS, End::Server, 0, "RA", 0, 0);
     }
-    let verdict = wire.verdict();
-    assert_eq!(verdict.outcome, Outcome::NoTraffic, "{verdict:?}");
-    assert_eq!(count_of(&verdict, "refused"), Some(5), "{verdict:?}");
-    assert!(verdict.sentence.contains("refused"), "{}", verdict.sentence);
 }
 
 #[test]
@@ -122,7 +163,14 @@ fn what_asks_for_no_answer_has_none_to_wait_for() {
         wire.close(1_000 * MS, End::Client);
         wire.verdict()
     };
-    for verdict in [said_goodbye(10_000), said_goodbye(5_000 * MS), half_closed(), logged()] {
+    let shipped = || {
+        let mut wire = Wire::new();
+        wire.handshake(20 * MS);
+        wire.data(MS, End::Client, 200);
+        wire.close(10_000, End::Client);
+        wire.verdict()
+    };
+    for verdict in [shipped(), said_goodbye(10_000), said_goodbye(5_000 * MS), half_closed(), logged()] {
         assert!(!matches!(cause(&verdict), Some(Cause::SlowAnswer | Cause::SlowService)), "{verdict:?}");
         let failures = ["gave up", "closed", "reset"].map(|what| count_of(&verdict, what));
         assert_eq!(failures, [None; 3], "{verdict:?}");
