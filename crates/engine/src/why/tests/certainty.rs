@@ -50,7 +50,7 @@ fn nothing_is_called_healthy_for_sure_where_looks_were_too_far_apart_or_no_conne
     (0..20).for_each(|_| names.add_name(70_000_000));
     let verdict = decide(&names);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
-    assert!(verdict.sentence.contains("not longer than 100 ms"), "{}", verdict.sentence);
+    assert!(verdict.sentence.contains("exceeds 100 ms"), "{}", verdict.sentence);
     let has = |what: &str, ms: f64| {
         verdict.facts.iter().any(|fact| fact.what.starts_with(what) && fact.value == Some(Value::Time(ms * MS)))
     };
