@@ -324,7 +324,7 @@ fn options_choose_what_is_in_the_page() {
     let stored = Stored::with(["web", "db"], 5);
     let capped = stored.report(&["--top", "2"]);
     assert_eq!(capped.status, Some(0), "{capped}");
-    assert!(capped.stderr.contains("2 of 5 flows are kept apart"), "{capped}");
+    assert!(capped.stderr.contains("only the 2 of 5 flows with the most bytes are shown separately"), "{capped}");
     let page = stored.page(&["--flow", "10.78.0.1:40003", "--flow", "10.78.0.2"]);
     assert!(page.contains("10.78.0.1:40003") && !page.contains("10.78.0.1:40001"));
     if let Some(shown) = stored.shown("") {

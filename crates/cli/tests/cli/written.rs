@@ -222,8 +222,8 @@ fn root_a_full_disk_ends_the_run_with_words_and_keeps_whole_records() {
     let run = run(&mut command, b"");
     let (status, kept) = run.stdout.split_once('\n').unwrap();
     assert_eq!(status, "4", "{}", run.stderr);
-    let told = "dwell: cannot write to full/r.jsonl: No space left on device (os error 28); what should follow is \
-                missing there: free some space, or write elsewhere\n";
+    let told = "dwell: cannot write to full/r.jsonl: No space left on device (os error 28); later output is missing \
+                there: free some space, or write elsewhere\n";
     assert!(run.stderr.contains(told), "{}", run.stderr);
     assert!(kept.len() > 250_000 && kept.ends_with('\n'), "{}", kept.len());
     for line in kept.lines() {
