@@ -443,6 +443,8 @@ impl Connection {
             return;
         }
         self.goes_on |= self.asked_bytes > 0 && next == self.client();
+        let is_more = self.speaker == self.client() && next == self.client() && self.asked_bytes > 0 && self.is_asked();
+        self.figures.went_on += u64::from(is_more);
         let burst_bytes = std::mem::take(&mut self.burst_bytes);
         let is_pause = whole_ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
         let part = match (self.speaker, next, self.figures.role) {

@@ -104,6 +104,8 @@ pub struct Evidence {
     pub answered_polls: [u64; 2],
     /// Between two writes of one transfer.
     pub pause: Silences,
+    /// Silences after which a live client sent more without an answer.
+    pub went_on: u64,
     /// From the last sign of life of a lost message to its retransmission.
     pub timeouts: Silences,
     /// Waits of small segments for the acknowledgement of the one before (Nagle).
@@ -123,6 +125,8 @@ pub struct Evidence {
     pub secured: Silences,
     /// From questions to name servers until their answers, or until now.
     pub names: Silences,
+    /// Whether a service asks them whose connections are the target, so that they count as part of its requests alone.
+    pub are_names_of_service: bool,
     /// Questions among them that have no answer yet, as far as can be seen: a program may also keep a socket for later ones.
     pub open_names: u64,
     /// The longest time in which data was sent several times and nothing of it acknowledged.
@@ -295,6 +299,7 @@ impl Evidence {
         self.doubtful += figures.doubtful;
         self.answer.plus(&figures.answer);
         self.pause.plus(&figures.pause);
+        self.went_on += figures.went_on;
         self.timeouts.plus(&figures.timeouts);
         self.held.plus(&figures.held);
         self.slow_starts.plus(&figures.slow_starts);
@@ -328,6 +333,7 @@ impl Evidence {
         self.doubtful += (other.doubtful as f64 * weight).round() as u64;
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
         self.answer.plus(&other.answer.times(weight));
+        self.went_on += (other.went_on as f64 * weight).round() as u64;
         self.awaited_segments += (other.awaited_segments as f64 * weight).round() as u64;
         for (own, more) in self.answered_polls.iter_mut().zip(other.answered_polls) {
             *own += (more as f64 * weight).round() as u64;

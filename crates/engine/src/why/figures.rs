@@ -203,6 +203,8 @@ pub(super) struct ConnectionFigures {
     /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
     pub(super) answered_polls: u64,
     pub(super) pause: Silences,
+    /// Silences after which a live client sent more without an answer.
+    pub(super) went_on: u64,
     pub(super) timeouts: Silences,
     pub(super) held: Silences,
     pub(super) slow_starts: Silences,

@@ -114,8 +114,7 @@ impl Evidence {
         let paused = paused_ns / awaited_ns.max(1.0);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
         self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
-        if !of_processes {
-            // Those of a service that is found by its port are looked at for its clients alone.
+        if self.are_names_of_service {
             self.times.take(Part::Names, names_ns - names_within_ns * served);
             self.names = if asks_names { self.names } else { Silences::default() };
         }

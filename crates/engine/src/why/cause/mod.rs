@@ -298,7 +298,7 @@ fn over_all(waits: &Silences, answers: u64) -> Option<Fact> {
 fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
     const MANY: u64 = 2;
     let what = "pauses after which the same end went on, so that not all that followed were answers";
-    let (pauses, answers) = (evidence.pause.count, answers.count);
+    let (pauses, answers) = (evidence.pause.count.max(evidence.went_on), answers.count);
     (pauses > 0 && pauses * MANY >= answers).then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls")))
 }
 

@@ -30,6 +30,22 @@ fn ends_that_do_not_take_turns_may_not_answer_each_other() {
         chat.pause = silences(60, 100);
         assert_eq!(decide(&chat).certainty, Some(Certainty::Possible), "{role:?}");
     }
+    // At random times, ten times per second each.
+    for role in [Role::Client, Role::Server] {
+        let (mut socket, mut random) = (Socket::new(role), 1);
+        for _ in 0..400 {
+            random = crate::hash::split_mix(random);
+            if random % 2 == 0 {
+                socket.answer()
+            } else {
+                socket.request()
+            };
+            socket.polls(1 + (random >> 8) % 100, |_| {});
+        }
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+        evidence.add(&socket.connection, key(role, 80), Counted::Whole);
+        assert_eq!(decide(&evidence).certainty, Some(Certainty::Possible), "{role:?} {:?}", decide(&evidence));
+    }
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn a_service_that_asks_a_slow_name_server_for_each_request_waits_for_that() {
     }
     for (is_of_processes, names_ms) in [(true, 28), (false, 28), (false, 2_800)] {
         let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
+        evidence.are_names_of_service = !is_of_processes;
         evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
         (0..100).for_each(|_| evidence.add_name(names_ms * 1_000_000));
         evidence.take_out_upstream();
@@ -124,6 +125,11 @@ fn a_service_that_asks_a_slow_name_server_for_each_request_waits_for_that() {
         let own_ms = evidence.times.get(Part::Service) / MS;
         assert_eq!(own_ms.round(), if names_ms == 28 { 200.0 } else { 3_000.0 });
     }
+    // The target may also be a name server.
+    let mut asked = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+    (0..100).for_each(|_| asked.add_name(28_000_000));
+    asked.take_out_upstream();
+    assert_eq!(cause(&asked), Some(Cause::SlowNames));
 }
 
 /// A proxy passes an answer on as it comes, in pieces.

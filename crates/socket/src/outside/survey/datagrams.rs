@@ -28,7 +28,7 @@ pub(super) struct Datagrams {
     asking: HashMap<(u64, u64), (Option<u64>, u64)>,
     /// Whether they are those of a service that the target is. One that stays open may be kept for later questions, and counts
     /// for none.
-    are_of_service: bool,
+    pub(super) are_of_service: bool,
     /// How long each question took.
     names_ns: Vec<u64>,
     /// When each network namespace was last looked into.
@@ -64,16 +64,20 @@ impl Datagrams {
             return;
         }
         let is_of_processes = target.selected.is_of_processes();
-        let is_strange = |report: &&SocketReport| !target.owners.contains_key(&report.inode);
-        match seen.iter().find(is_strange) {
-            Some(_) if is_of_processes => target.find_owners(),
-            Some(_) => target.find_owners_serving(),
-            None => {}
+        let is_by_ends = |target: &Wanted, report: &SocketReport| {
+            !target.selected.is_of_processes() && target.selected.matches(&report.key.ends())
+        };
+        let is_strange =
+            |report: &SocketReport| !target.owners.contains_key(&report.inode) && !is_by_ends(target, report);
+        match seen.iter().any(is_strange) {
+            true if is_of_processes => target.find_owners(),
+            true => target.find_owners_serving(),
+            false => {}
         }
         let mut queued = 0;
         for report in &seen {
             let owner = target.owners.get(&report.inode).map(|owner| owner.pid);
-            let is_by_ends = !is_of_processes && target.selected.matches(&report.key.ends());
+            let is_by_ends = is_by_ends(target, report);
             let is_owned = if is_of_processes { owner.is_some() } else { target.serves(report.inode) };
             if !is_by_ends && !is_owned {
                 if self.others.len() >= MAX_SOCKETS {

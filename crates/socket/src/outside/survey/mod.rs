@@ -407,6 +407,7 @@ impl Survey {
         evidence.target = Target { name: context.name.to_owned(), peer, port, ..Target::default() };
         evidence.datagrams = self.datagrams.figures();
         self.datagrams.names().for_each(|ns| evidence.add_name(ns));
+        evidence.are_names_of_service = self.datagrams.are_of_service;
         evidence.open_names = self.datagrams.open_names().count() as u64;
         if !self.has_labels {
             evidence.requests = Requests::default();
