@@ -45,8 +45,8 @@ static __always_inline int dwell_chances_add(struct dwell_chances *chances, __u3
 }
 
 /* Finds the reals other than packet->lb.real that may have the connection: those that its entry had most recently; then those that
- * take its place while a balancer considers it down (dwell_candidate), which no table shows; and at last what is down of the first,
- * which may swallow the packet. Returns how many there are; without `chances`, 1 as soon as there is one.
+ * the entries had which take its place while a balancer considers a real down (dwell_candidate); and at last what is down of the
+ * first, which may swallow the packet. Returns how many there are; without `chances`, 1 as soon as there is one.
  */
 static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwell_packet *packet,
 						struct dwell_chances *chances)
@@ -54,7 +54,7 @@ static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwe
 	const struct dwell_balance_config *config = dwell_balance_config_of(embedder);
 	const struct dwell_vip *vip =
 		dwell_vip_of(embedder, dwell_packet_vip(packet), packet->proto, dwell_packet_vip_port(packet));
-	const __u32 up = DWELL_RECENT + DWELL_SELECT_TRIES - 1;
+	const __u32 up = DWELL_SELECT_TRIES * DWELL_RECENT;
 	__u64 hash, tried;
 
 	if (chances)
@@ -66,17 +66,15 @@ static __always_inline __u32 dwell_chances_find(void *embedder, const struct dwe
 #pragma clang loop unroll(disable)
 #endif
 	for (__u32 i = 0; i < up + DWELL_RECENT; i++) {
-		__u32 number, table = vip->number + 2 * config->max_vips, at = (hash >> 32) * vip->size >> 32;
 		const struct dwell_real *real;
+		__u32 number, at;
 
-		if (i >= DWELL_RECENT && i < up) {
-			tried = dwell_mix(tried, i - DWELL_RECENT + 1);
-			table = vip->number;
-			at = (tried >> 32) * vip->size >> 32;
-		} else {
-			at = at * DWELL_RECENT + (i < up ? i : i - up);
-		}
-		number = dwell_entry_at(embedder, table, at);
+		if (i == up)
+			tried = hash;
+		else if (i && !(i % DWELL_RECENT))
+			tried = dwell_mix(tried, i / DWELL_RECENT);
+		at = ((tried >> 32) * vip->size >> 32) * DWELL_RECENT + i % DWELL_RECENT;
+		number = dwell_entry_at(embedder, vip->number + 2 * config->max_vips, at);
 		real = dwell_real_at(embedder, number);
 		if (!number || number == packet->lb.real || !dwell_has_tunnel(real) || dwell_is_up(real) != (i < up))
 			continue;

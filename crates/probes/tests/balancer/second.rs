@@ -160,21 +160,37 @@ fn root_what_is_down_comes_last_and_what_cannot_be_reached_not_at_all() {
 fn root_a_connection_that_began_while_the_backend_of_its_entry_was_down_finds_the_one_that_took_it() {
     let Some(mut both) = both() else { return };
     let key = VipKey { address: v4().dst, protocol: Protocol::Tcp, port: Some(80) };
+    let set = |both: &mut Both, table: &[u32], before: &[u32]| {
+        both.set_vip(&key, &Vip { number: 1, second_chance: true, ..Vip::default() }, table);
+        let recent: Vec<_> = table.iter().zip(before).map(|(real, had)| [*real, *had, 0, 0]).collect();
+        both.plane.set_recent_tables(&[(1, &recent)]).unwrap();
+        both.native.set_recent(1, &recent);
+    };
     let entries: Vec<u32> = (0..251).map(|entry| 1 + entry % 4).collect();
-    both.set_vip(&key, &Vip { number: 1, second_chance: true, ..Vip::default() }, &entries);
-    let recent: Vec<_> = entries.iter().map(|real| [*real, 0, 0, 0]).collect();
-    both.plane.set_recent_tables(&[(1, &recent)]).unwrap();
-    both.native.set_recent(1, &recent);
-    for port in 1_000..1_050 {
-        let client = Client { port, ..v4() };
-        let first = ask(&mut both, &client.syn()).0.unwrap();
+    set(&mut both, &entries, &[0; 251]);
+    let taken = |both: &mut Both, client: &Client| {
+        let first = ask(both, &client.syn()).0.unwrap();
         let real = reals().swap_remove(first as usize - 1);
         both.set_real(first, &Real { down: true, ..real });
-        let taken = ask(&mut both, &client.syn()).0.unwrap() as usize;
+        let taken = ask(both, &client.syn()).0.unwrap() as usize;
         both.set_real(first, &real);
+        (first as usize, taken)
+    };
+    let mut all = Vec::new();
+    for port in 1_000..1_050 {
+        let client = Client { port, ..v4() };
+        let (first, taken) = taken(&mut both, &client);
         let order = order(&mut both, &client.data(100));
-        assert_eq!(order[0], first as usize);
+        assert_eq!(order[0], first);
         assert!(order.contains(&taken), "{port}: {taken} took it, {order:?} are asked");
+        all.push((client, taken));
+    }
+    // Also after weights have moved: no entry has the backend that it had.
+    let moved: Vec<u32> = (1..252).map(|entry| 1 + entry / 3 % 4).collect();
+    set(&mut both, &moved, &entries);
+    for (client, taken) in all {
+        let order = order(&mut both, &client.data(100));
+        assert!(order.contains(&taken), "{}: {taken} took it, {order:?} are asked", client.port);
     }
 }
 
