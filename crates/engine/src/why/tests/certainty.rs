@@ -36,9 +36,9 @@ fn ends_that_do_not_take_turns_may_not_answer_each_other() {
         for _ in 0..400 {
             random = crate::hash::split_mix(random);
             if random % 2 == 0 {
-                socket.answer()
+                socket.answer();
             } else {
-                socket.request()
+                socket.request();
             };
             socket.polls(1 + (random >> 8) % 100, |_| {});
         }
