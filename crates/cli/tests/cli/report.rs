@@ -341,8 +341,8 @@ fn options_choose_what_is_in_the_page() {
     }
     for (arguments, says) in [
         (&["--host", "elsewhere"][..], "there are: db, web"),
-        (&["--port", "1"], "nothing of what was asked for"),
-        (&["--since", "2027-01-01T00:00:00Z"], "nothing of what was asked for"),
+        (&["--port", "1"], "has nothing that matches"),
+        (&["--since", "2027-01-01T00:00:00Z"], "has nothing that matches"),
         (&["--flow", "nowhere"], "write an address"),
         (&["--since", "yesterday"], "write a time"),
         (&["--top", "0"], "1..=10000"),
