@@ -153,6 +153,8 @@ test: setup ## every test; those that need root run as root
 	tests/otlp/setup $(TARGET)/otlp
 	$(DEFAULT_SIGNALS) tests/report $(MAKE) --no-print-directory all-tests
 
+# Most tests wait for traffic: one more at a time than there are processors.
+all-tests: export RUST_TEST_THREADS = $(shell expr $$(nproc) + 1)
 all-tests:
 	$(TESTS_AS_ROOT) tests/again --workspace --locked --no-fail-fast
 	cargo test --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)
