@@ -158,9 +158,9 @@ fn a_slow_handshake_of_tls_opens_a_connection_however_far_apart_polls_are() {
     for role in [Role::Client, Role::Server] {
         let mut socket = Socket::new(role);
         if role == Role::Client {
-            socket.answer()
+            socket.answer();
         } else {
-            socket.request()
+            socket.request();
         };
         for waited_ms in [40, 80, 120, 160, 200] {
             socket.reading.time_ns += 39_000_000;
