@@ -464,13 +464,14 @@ impl Connection {
             }
         };
         self.quiet.add(part, ns as f64);
+        self.first_wait_ns = (part == self.figures.waiting() && self.was_unanswered()).then_some(ns);
+    }
+
+    /// Whether the server had never answered by the last poll.
+    fn was_unanswered(&self) -> bool {
         let info = &self.last.info;
-        let is_first = match part {
-            Part::Answer => info.bytes_received == Some(0),
-            Part::Service => info.bytes_sent == Some(0),
-            _ => false,
-        };
-        self.first_wait_ns = is_first.then_some(ns);
+        let answered = if self.figures.role == Role::Client { info.bytes_received } else { info.bytes_sent };
+        answered == Some(0)
     }
 
     /// Whether the latest request was the first of the connection, so that it may have been that of TLS's handshake.

@@ -131,6 +131,8 @@ pub struct Evidence {
     pub open_names: u64,
     /// The longest time in which data was sent several times and nothing of it acknowledged.
     pub stalled_ns: u64,
+    /// Live connections whose server has acknowledged nothing but their opening, though data was sent again.
+    pub untaken: u64,
     /// How often TCP found out that packets which it had sent had overtaken each other.
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
@@ -307,6 +309,7 @@ impl Evidence {
         self.set_up_retries += figures.set_up_retries;
         self.secured.plus(&figures.secured);
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
+        self.untaken += u64::from(figures.is_untaken) * connections;
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
         self.owed.plus(&figures.owed);
@@ -353,6 +356,7 @@ impl Evidence {
             (&mut self.closed_polls, other.closed_polls),
             (&mut self.set_up_retries, other.set_up_retries),
             (&mut self.overtaken, other.overtaken),
+            (&mut self.untaken, other.untaken),
         ] {
             *own += more;
         }

@@ -213,6 +213,8 @@ pub(super) struct ConnectionFigures {
     /// Waits of live connections for the first answer of TLS's handshake.
     pub(super) secured: Silences,
     pub(super) stalled_ns: u64,
+    /// Whether the server of a live connection has acknowledged nothing but its opening, though data was sent again.
+    pub(super) is_untaken: bool,
     pub(super) totals: Totals,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,

@@ -59,17 +59,22 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
         return open_a_way(evidence);
     }
     let (peer, port) = (peer_address(evidence), port_number(evidence));
-    let full = remedy(
-        at_server(evidence, "nstat -az TcpExtListenOverflows TcpExtListenDrops"),
-        "shows whether the server's queue of new connections has overflowed: accept sooner, or listen with a longer queue \
-         and a larger net.core.somaxconn",
-    );
+    let full = full_queue(evidence);
     let reach =
         remedy(format!("mtr --tcp --port {port} -rwc 20 {peer}"), "shows where on the path packets are lost or slow");
     let mut remedies = vec![full, reach];
     let at = if evidence.set_up_retries == 0 { 0 } else { remedies.len() };
     remedies.splice(at..at, keep_open(evidence));
     remedies
+}
+
+/// What to do about a server that accepts connections too late.
+pub(super) fn full_queue(evidence: &Evidence) -> Remedy {
+    remedy(
+        at_server(evidence, "nstat -az TcpExtListenOverflows TcpExtListenDrops"),
+        "shows whether the server's queue of new connections has overflowed: accept sooner, or listen with a longer queue \
+         and a larger net.core.somaxconn",
+    )
 }
 
 /// What saves the round trips of handshakes, at the client that opens them.

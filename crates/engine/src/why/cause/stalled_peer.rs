@@ -17,7 +17,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     let repaired = evidence.times.share_of(RULE.parts);
     // A single interruption of a long look is a loss that was repaired late.
     let is_long = evidence.stalled_ns as f64 >= (evidence.observed_ns as f64 * MIN_SHARE).max(MIN_STALL_NS as f64);
-    let facts = vec![
+    let mut facts = vec![
         time(
             "longest time without any acknowledgement",
             Some(evidence.stalled_ns as f64),
@@ -26,12 +26,23 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("data waited to be sent again", Some(repaired), "tcp_info ca_state, total_retrans"),
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
     ];
+    if is_queue_full(evidence) {
+        // A full queue of new connections drops the end of the handshake, which the client does not know.
+        let what = "connections that seem open, of which the peer has taken nothing while it answered others";
+        facts.push(unless(true, fact(what, Some(Value::Count(evidence.untaken)), "tcp_info bytes_acked")));
+    }
     Assessment { share: repaired, holds: repaired >= MIN_SHARE && is_long, facts }
+}
+
+/// Whether the server may accept connections too late: it takes nothing on new ones, and answers others.
+fn is_queue_full(evidence: &Evidence) -> bool {
+    evidence.untaken > 0 && evidence.received_bytes > 0
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let peer = peer_address(evidence);
-    vec![
+    let full = is_queue_full(evidence).then(|| set_up::full_queue(evidence));
+    let others = [
         remedy(format!("ping -c 5 {peer}"), "shows whether the host can be reached at all"),
         remedy(
             format!("mtr -rwc 20 {peer}"),
@@ -41,5 +52,6 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
             "sudo sysctl -w net.ipv4.tcp_keepalive_time=60".to_owned(),
             "lets idle connections of programs that ask for it keep their place in firewalls and NAT",
         ),
-    ]
+    ];
+    full.into_iter().chain(others).collect()
 }

@@ -121,7 +121,6 @@ impl Connection {
         let (silence_ns, unread_ns) = (std::mem::take(&mut self.silence_ns), std::mem::take(&mut self.unread_ns));
         let before_ns = silence_ns + unread_ns;
         (self.silent_before_ns, self.burst_bytes) = (0, 0);
-        self.first_wait_ns = None;
         // The acknowledgement of a request comes after a round trip, and the wait for its answer begins.
         let trip_ns = match self.figures.role {
             Role::Client => u64::from(self.last.info.min_rtt_us.unwrap_or(self.last.info.rtt_us)) * 1000,
@@ -162,6 +161,8 @@ impl Connection {
         if was_asked && !(is_known && is_asked) && before_ns >= TICK_NS {
             self.figures.add_waits(&Silences::of(before_ns));
         }
+        // As of the first answer in TLS's handshake, with the rest of it.
+        self.first_wait_ns = (was_asked && self.was_unanswered()).then_some(before_ns + waited_ns).filter(|ns| *ns > 0);
         self.quiet.add(part, waited_ns as f64);
         self.figures.idle_ns += (until_ns - waited_ns) as f64;
         match was_asked {

@@ -46,6 +46,8 @@ impl Connection {
         let totals = *self.meter.totals();
         ConnectionFigures {
             uses_bbr: last.uses_bbr,
+            is_untaken: this.figures.role == Role::Client
+                && (last.unacked > 0 && last.retransmissions > 0 && last.bytes_acked.is_some_and(|acked| acked <= 1)),
             times,
             idle_ns: idle_ns + late_ns,
             polled_ns: observed,

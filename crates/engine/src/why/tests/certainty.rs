@@ -48,6 +48,29 @@ fn ends_that_do_not_take_turns_may_not_answer_each_other() {
     }
 }
 
+/// The client takes a connection for open whose last packet of the handshake its server has dropped.
+#[test]
+fn a_server_that_answers_others_and_takes_nothing_of_new_connections_may_not_accept_them() {
+    for is_answered in [false, true] {
+        let (mut stalled, mut answered) = (Socket::new(Role::Client), Socket::new(Role::Client));
+        stalled.polls(4_000, |info| {
+            (info.unacked, info.bytes_acked, info.congestion_state, info.lost) = (1, Some(1), 4, 1);
+            info.busy_us = info.busy_us.map(|us| us + 1_000);
+            info.retransmissions += u32::from(info.busy_us.is_some_and(|us| us % 400_000 == 0));
+        });
+        answered.turns(10, 20);
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+        evidence.add(&stalled.connection, key(Role::Client, 80), Counted::Whole);
+        if is_answered {
+            evidence.add(&answered.connection, key(Role::Client, 80), Counted::Whole);
+        }
+        let verdict = decide(&evidence);
+        assert_eq!(verdict.outcome, Outcome::Slow(Cause::StalledPeer), "{verdict:?}");
+        let names_queue = verdict.remedies[0].command.contains("TcpExtListenOverflows");
+        assert_eq!((names_queue, verdict.certainty == Some(Certainty::Possible)), (is_answered, is_answered));
+    }
+}
+
 #[test]
 fn a_few_long_waits_for_what_was_lost_are_no_cause_and_are_not_called_healthy_for_sure() {
     let mut lossy = evidence(&[(Part::Transfer, 0.8), (Part::Timeout, 0.2)]);

@@ -151,3 +151,32 @@ fn waits_of_small_segments_that_follow_one_another_between_two_polls_are_several
     assert!(held.count >= 98, "{held:?}");
     assert!((30.0..50.0).contains(&(held.mean_ns().unwrap() / MS)), "{held:?}");
 }
+
+/// The answer to the first message of TLS's handshake, the rest of that and a request come between the same two polls.
+#[test]
+fn a_slow_handshake_of_tls_opens_a_connection_however_far_apart_polls_are() {
+    for role in [Role::Client, Role::Server] {
+        let mut socket = Socket::new(role);
+        if role == Role::Client {
+            socket.answer();
+        } else {
+            socket.request();
+        };
+        for waited_ms in [40, 80, 120, 160, 200] {
+            socket.reading.time_ns += 39_000_000;
+            let info = &mut socket.reading.info;
+            let (ask, answer) = if waited_ms < 200 { ((0, waited_ms), (0, 100_000)) } else { ((2, 5), (3, 20)) };
+            let (out, into) = if role == Role::Client { (ask, answer) } else { (answer, ask) };
+            (info.data_segments_out, info.data_segments_in) = (Some(out.0), Some(into.0));
+            info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100 * u64::from(out.0));
+            info.bytes_received = info.bytes_received.map(|bytes| bytes + 100 * u64::from(into.0));
+            (info.last_data_sent_ms, info.last_data_received_ms) = (out.1, into.1);
+            socket.polls(1, |_| {});
+        }
+        socket.connection.opened_with_tls();
+        let evidence = socket.evidence();
+        let set_up_ms = evidence.times.get(Part::SetUp) / MS;
+        assert!((160.0..=200.0).contains(&set_up_ms), "{role:?} {:?}", evidence.times);
+        assert_eq!((evidence.secured.count, evidence.answer.count + evidence.service.count), (1, 0), "{role:?}");
+    }
+}
