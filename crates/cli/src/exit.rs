@@ -1,7 +1,11 @@
 //! Why a verb failed, and which exit status follows from it.
 
 pub use dwell_app::Exit;
-use dwell_balancer::{api::ClientError, config::ConfigError, control::ControlError};
+use dwell_balancer::{
+    api::{ClientError, ListenError},
+    config::ConfigError,
+    control::ControlError,
+};
 use dwell_records::SinkError;
 use dwell_sim::study::StudyError;
 
@@ -11,6 +15,7 @@ dwell_app::failure! {
     BaselineError: error => if error.is_usage() { Exit::Usage } else { Exit::Incomplete },
     ClientError: error => if matches!(error, ClientError::Io { .. }) { Exit::Host } else { Exit::Usage },
     ConfigError: _ => Exit::Usage,
+    ListenError: error => if error.is_usage() { Exit::Usage } else { Exit::Host },
     ControlError: error => if error.is_usage() { Exit::Usage } else { Exit::Host },
     SinkError: error => if matches!(error, SinkError::Closed { .. }) { Exit::Done } else { Exit::Incomplete },
     dwell_app::stop::ListenError: _ => Exit::Host,

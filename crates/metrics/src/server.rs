@@ -116,8 +116,6 @@ fn remedy(address: SocketAddr, io: &io::Error) -> String {
 
 /// Serves connections until the other end of `stopped` is closed.
 fn run(listener: &TcpListener, stopped: &UnixStream, metrics: &Registry, patience: Duration) {
-    /// How long to wait where the system lacks descriptors or memory.
-    const PAUSE: Duration = Duration::from_millis(100);
     let mut exchanges: Vec<Exchange> = Vec::new();
     loop {
         let mut files = vec![PollFd::new(stopped.as_fd(), PollFlags::POLLIN)];
@@ -133,16 +131,21 @@ fn run(listener: &TcpListener, stopped: &UnixStream, metrics: &Registry, patienc
         }
         let now = Instant::now();
         exchanges.retain_mut(|exchange| exchange.deadline > now && exchange.advance(metrics).is_none());
-        while exchanges.len() < MAX_CONNECTIONS {
-            match listener.accept().and_then(|(connection, _)| Exchange::new(connection, patience)) {
-                Ok(exchange) => exchanges.push(exchange),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Out of descriptors, as a rule: do not spin.
-                Err(_) => {
-                    thread::sleep(PAUSE);
-                    break;
-                }
-            }
+        accept(listener, &mut exchanges, patience);
+    }
+}
+
+/// How long to wait where the system lacks descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts the connections that wait, as far as there is room.
+fn accept(listener: &TcpListener, exchanges: &mut Vec<Exchange>, patience: Duration) {
+    while exchanges.len() < MAX_CONNECTIONS {
+        match listener.accept().and_then(|(connection, _)| Exchange::new(connection, patience)) {
+            Ok(exchange) => exchanges.push(exchange),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            // Out of descriptors, as a rule: do not spin.
+            Err(_) => return thread::sleep(PAUSE),
         }
     }
 }
@@ -409,6 +412,23 @@ mod tests {
         drop(server);
         assert!(TcpStream::connect(address).is_err());
         assert_eq!(silent.pop().unwrap().read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_seventeenth_connection_waits_until_another_one_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let peers: Vec<_> =
+            (0..=MAX_CONNECTIONS).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let mut exchanges = Vec::new();
+        for _ in 0..2 {
+            accept(&listener, &mut exchanges, PATIENCE);
+            assert_eq!(exchanges.len(), MAX_CONNECTIONS);
+        }
+        drop(exchanges.pop());
+        accept(&listener, &mut exchanges, PATIENCE);
+        let last = exchanges.last().unwrap().connection.peer_addr().unwrap();
+        assert_eq!(last, peers[MAX_CONNECTIONS].local_addr().unwrap());
     }
 
     #[test]

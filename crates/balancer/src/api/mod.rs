@@ -106,10 +106,13 @@ impl BackendName {
 }
 
 /// The changes that a request made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// A description of each change; empty if nothing had to change.
     pub changes: Vec<String>,
+    /// The keys of the configuration from which nothing follows, after a reload.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Where the balancer would send a packet, and why.

@@ -59,13 +59,20 @@ pub enum ListenError {
     #[error("'{}' exists and is not a socket: write another api.socket", .0.display())]
     NotASocket(PathBuf),
     /// The system refused to create it.
-    #[error("cannot accept requests at '{}': {io}; write an api.socket in a writable folder", path.display())]
+    #[error("cannot accept requests at '{}': {io}; write an api.socket in a writable folder, or run as root", path.display())]
     Io {
         /// The path of the socket.
         path: PathBuf,
         /// The cause.
         io: io::Error,
     },
+}
+
+impl ListenError {
+    /// True if the configuration is at fault, not the rights of this process.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, ListenError::Io { io, .. } if io.kind() == io::ErrorKind::PermissionDenied)
+    }
 }
 
 /// Accepts requests until it is dropped.

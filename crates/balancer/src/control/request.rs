@@ -23,8 +23,8 @@ impl Balancer {
             Request::Status {} => to_json(&self.status()),
             Request::Reload { dry_run: false } => to_json(&self.reload()?),
             Request::Reload { dry_run: true } => {
-                let (_, _, changes) = self.plan_reload()?;
-                to_json(&Changes { changes })
+                let (config, _, changes) = self.plan_reload()?;
+                to_json(&Changes { changes, warnings: config.warnings.iter().map(ToString::to_string).collect() })
             }
             Request::Drain { backend, undo } => to_json(&self.drain(&backend, undo)?),
             Request::Add { vip, address, name, weight, server_id } => {
@@ -96,7 +96,8 @@ impl Balancer {
             return Err(error);
         }
         self.loaded = jiff::Timestamp::now();
-        Ok(Changes { changes })
+        self.config.warnings = config.warnings;
+        Ok(Changes { changes, warnings: self.config.warnings.iter().map(ToString::to_string).collect() })
     }
 
     fn apply_and_save(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {
@@ -146,7 +147,7 @@ impl Balancer {
         let planned = plan(&self.state, &wanted, self.config.limits).map_err(refused)?;
         self.apply_and_save(wanted, planned)?;
         self.emit_changes(by, &changes);
-        Ok(Changes { changes })
+        Ok(Changes { changes, ..Changes::default() })
     }
 
     /// Checks that a backend that is added to a VIP which routes by connection ID has a server ID of its own.
@@ -173,7 +174,7 @@ impl Balancer {
         let run = &mut self.vips[vip];
         let backend = &mut run.backends[at];
         if backend.is_draining != undo {
-            return Ok(Changes { changes: Vec::new() });
+            return Ok(Changes::default());
         }
         backend.is_draining = !undo;
         let changes = vec![match undo {
@@ -190,7 +191,7 @@ impl Balancer {
         self.sync(false).map_err(|error| error.to_string())?;
         self.save();
         self.emit_changes("drain", &changes);
-        Ok(Changes { changes })
+        Ok(Changes { changes, ..Changes::default() })
     }
 
     /// Finds a backend: the position of its VIP, and its position there.

@@ -25,6 +25,7 @@ use crate::{
         BackendStatus, HealthState, HeartbeatStatus, LoadStatus, PendingStatus, PlaneStatus, Status, VipStatus,
         XdpStatus,
     },
+    config::Fault,
     plan::{NumberedBackend, Phase},
 };
 
@@ -35,6 +36,11 @@ const TABLE_EVENTS: [Counter; 5] =
 const CLIENT_MTU: u16 = 1500;
 
 impl Balancer {
+    /// Returns the keys of the configuration, as it was read last, from which nothing follows.
+    pub fn config_warnings(&self) -> &[Fault] {
+        &self.config.warnings
+    }
+
     /// Returns the status as of the end of the last interval.
     pub fn status(&self) -> Status {
         let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);

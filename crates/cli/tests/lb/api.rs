@@ -40,6 +40,14 @@ fn root_only_root_may_connect() {
         let message = "Permission denied (os error 13); only its owner may connect: run as root";
         assert!(refused.stderr.contains(message), "{refused}");
     }
+    // Nor can they run a balancer of their own.
+    let mut command = Command::new(&binary);
+    command.args(["lb", "run", &scene.path("lb.toml")]).uid(NOBODY).gid(NOBODY);
+    let text = fs::read_to_string(scene.path("lb.toml")).unwrap();
+    fs::write(scene.path("lb.toml"), text.replace(&socket, "/run/dwell-of-others/lb.sock")).unwrap();
+    let refused = run(&mut command, b"");
+    assert_eq!((refused.status, refused.stdout.as_str()), (Some(3), ""), "{refused}");
+    assert!(refused.stderr.contains("write an api.socket in a writable folder, or run as root"), "{refused}");
     assert_eq!(scene.backend(0)["phase"], "serving");
     assert_eq!(scene.spread(3).get(&0), Some(&3));
 }

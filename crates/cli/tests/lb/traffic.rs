@@ -106,10 +106,21 @@ fn root_a_reload_is_applied_completely_or_not_at_all() {
     let run = scene.lb(&["reload"]);
     assert!(run.stderr.contains("interval: cannot change while it runs: restart it, which keeps connections"), "{run}");
     assert_eq!(scene.status()["vips"][0]["backends"].as_array().unwrap().len(), 1);
-    scene.configure("", "", &[1, 0]);
+    let warning = "warning: ";
+    scene.configure("", "gue_port = 6081", &[0]);
+    let dry = scene.lb(&["reload", "--dry-run"]);
+    assert!(dry.stderr.contains("vip.gue_port: it has no effect, as forward is not \"gue\"; remove it"), "{dry}");
+    assert!(!scene.lb(&["drain", "s0", "--undo"]).stderr.contains(warning), "only a reload reads the file");
+    scene.configure("", "gue_port = 6082", &[1, 0]);
     scene.with_run(|run| run.signal(Signal::SIGHUP));
     eventually("the signal is handled", || scene.status()["vips"][0]["backends"].as_array().unwrap().len() == 2);
+    // At the end of an interval.
+    let packets = || scene.status()["vips"][0]["packets"].as_u64();
+    let before = packets();
+    scene.spread(2);
+    eventually("an interval has ended", || packets() > before);
     let run = scene.end();
+    assert!(run.stderr.contains(warning) && run.stderr.contains("vip.gue_port: it has no effect"), "{run}");
     assert_eq!(events(&run.stdout, "lb.refused").len(), 2, "{run}");
     let changes = &events(&run.stdout, "lb.changed")[0]["changes"];
     assert_eq!(changes[0], "VIP 'web': backend 's1' (10.79.0.4) joins with weight 1");

@@ -126,8 +126,10 @@ impl Table {
 
     /// Adds an estimate of how long `server` took to respond to `client`.
     pub fn response(&mut self, time_ns: u64, client: Endpoint, server: Endpoint, protocol: Protocol, response_ns: u64) {
-        let (key, _) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol }, None);
+        let role = Some(Role::Client);
+        let (key, is_reversed) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol }, role);
         if let Some(flow) = self.flow(key) {
+            flow.role = flow.role.or(role_of(role, is_reversed));
             flow.respond(time_ns, response_ns);
         }
     }

@@ -72,6 +72,20 @@ fn figures(table: &Table, key: &RowKey) -> Figures {
 }
 
 #[test]
+fn a_flow_whose_response_comes_before_its_first_round_trip_is_shown_from_its_client() {
+    let (client, server) = (end("192.0.2.1", 1024), end("192.0.2.2", 50_051));
+    let mut table = Table::new(SETTINGS);
+    table.response(SECOND, client, server, Protocol(6), 3_000_000);
+    table.end_interval(2 * SECOND);
+    assert!(table.row(&tcp(Ends { src: client, dst: server })).is_some());
+    // Also if its client has the greater port.
+    table.response(SECOND, server, client, Protocol(17), 3_000_000);
+    table.end_interval(2 * SECOND);
+    let key = FlowKey { ends: Ends { src: server, dst: client }, protocol: Protocol(17) };
+    assert!(table.row(&RowKey::Flow(key)).is_some());
+}
+
+#[test]
 fn an_interval_has_what_changed_between_two_polls() {
     let mut table = Table::new(SETTINGS);
     let ends = to("198.51.100.7", 5000);

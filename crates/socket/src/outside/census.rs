@@ -1,5 +1,7 @@
 //! All connections of a network namespace, polled at once.
 
+use std::collections::HashSet;
+
 use dwell_engine::{
     layers::Ends,
     measure::Protocol,
@@ -54,13 +56,13 @@ impl Census {
         })
     }
 
-    /// Passes the port of each socket of TCP that listens.
+    /// Returns the ports at which sockets of TCP listen.
     ///
     /// # Errors
     ///
     /// If the kernel does not report its sockets.
-    pub fn listeners(&mut self, mut each: impl FnMut(u16)) -> Result<(), Error> {
-        self.diag.dump_listening(&mut |_, report| each(report.key.ends().src.port))
+    pub fn listening_ports(&mut self) -> Result<HashSet<u16>, Error> {
+        self.diag.listening_ports()
     }
 
     /// Passes the ends and the inode of every socket of TCP, also of those that listen, and of UDP. The other end of a socket

@@ -1,6 +1,9 @@
 //! Queries to the kernel's sock_diag.
 
-use std::io::{self, ErrorKind};
+use std::{
+    collections::HashSet,
+    io::{self, ErrorKind},
+};
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 use nix::libc::{ENOBUFS, ENOENT, ESTALE, MSG_DONTWAIT};
@@ -63,6 +66,13 @@ impl Diag {
     /// Reports every socket that listens.
     pub(super) fn dump_listening(&mut self, each: &mut dyn FnMut(u64, &SocketReport)) -> Result<(), Error> {
         self.dump(LISTEN, false, each)
+    }
+
+    /// Returns the ports at which sockets of TCP listen.
+    pub(super) fn listening_ports(&mut self) -> Result<HashSet<u16>, Error> {
+        let mut ports = HashSet::new();
+        self.dump_listening(&mut |_, report| _ = ports.insert(report.key.ends().src.port))?;
+        Ok(ports)
     }
 
     /// Reports every socket of UDP with what it dropped.

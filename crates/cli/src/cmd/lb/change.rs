@@ -51,5 +51,6 @@ fn change(socket: &Path, request: &Request) -> Result<Exit, Failure> {
         [] => print("nothing to change\n")?,
         changes => print(format!("{}\n", changes.join("\n")))?,
     }
+    changes.warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
     Ok(Exit::Done)
 }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 
 use dwell_balancer::config::Config;
-use dwell_probes::{Interface, balancer::NextHops};
+use dwell_probes::{
+    Interface,
+    balancer::{NextHops, PlaneOptions},
+};
 use dwell_records::counted;
 
 use super::print;
@@ -22,26 +25,23 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// The greatest size of a connection in the kernel's table.
-const CONNECTION_BYTES: u64 = 384;
-
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
     let mut text = String::new();
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
         writeln!(text, "{line}").expect("writing to a String cannot fail");
     };
-    let slots = u64::from(config.limits.connections).next_power_of_two();
+    let plane = PlaneOptions { max_connections: config.limits.connections, ..PlaneOptions::default() };
     put(
         &mut text,
         format_args!(
-            "on {}, pinned in {}: {}, {}, {} connections in at most {} MB",
+            "on {}, pinned in {}: {}, {}, {} connections in {} MB",
             config.interface,
             config.pin.display(),
             counted(config.vips.len() as u64, "VIP", "VIPs"),
             counted(config.backends() as u64, "backend", "backends"),
             config.limits.connections,
-            (slots * CONNECTION_BYTES).div_ceil(1_000_000)
+            plane.connection_bytes().div_ceil(1_000_000)
         ),
     );
     for vip in &config.vips {

@@ -13,7 +13,7 @@ use std::{
 
 use dwell_balancer::{
     api::Listener,
-    config::{Config, MetricsSettings},
+    config::{Config, Fault, MetricsSettings},
     control::Balancer,
 };
 use dwell_store::StoreError;
@@ -58,9 +58,10 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let config = Config::read(&args.config)?;
-    config.warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
+    let mut warned = config.warnings.clone();
+    warn(&warned);
     // The socket must be created before other threads start.
-    let listener = Listener::bind(&config.socket).map_err(Failure::usage)?;
+    let listener = Listener::bind(&config.socket)?;
     let out: Box<dyn Write + Send> = match args.write.lasting_file()? {
         Some(file) => Box::new(file),
         None => Box::new(io::stdout()),
@@ -88,6 +89,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     listener.serve(sender).map_err(|error| Failure::new(Exit::Host, error))?;
     let is_reload_requested = || reload.swap(false, Ordering::SeqCst);
     let on_interval = |balancer: &Balancer| {
+        // After a reload.
+        if balancer.config_warnings() != warned {
+            warned = balancer.config_warnings().to_vec();
+            warn(&warned);
+        }
         if let Some(stored) = &mut stored {
             stored.store(&balancer.status());
         }
@@ -100,6 +106,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     ended?;
     tell("packets are still forwarded as before: `dwell lb detach` ends that");
     Ok(exit)
+}
+
+/// Tells of keys from which nothing follows.
+fn warn(warnings: &[Fault]) {
+    warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
 }
 
 /// The longest time that the end waits for the store: what restarts a balancer waits for it too, and nobody else steers.

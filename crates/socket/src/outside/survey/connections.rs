@@ -179,11 +179,7 @@ impl Connections {
 
     /// Finds the ports at which programs listen.
     pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
-        let mut listening = HashSet::new();
-        self.diag.dump_listening(&mut |_, report| {
-            listening.insert(report.key.ends().src.port);
-        })?;
-        self.listening = listening;
+        self.listening = self.diag.listening_ports()?;
         self.searched_ns = [monotonic_ns(), self.searched_ns[0]];
         // A process may have been given a connection of another one.
         self.others.clear();

@@ -117,8 +117,7 @@ impl Sources {
         };
         shown.source.clock = clock();
         shown.names.begin_interval();
-        shown.listening.clear();
-        census.listeners(|port| _ = shown.listening.insert(port)).map_err(host_cannot)?;
+        shown.listening = census.listening_ports().map_err(host_cannot)?;
         census
             .poll(|polled| {
                 if shown.admits(&polled.ends, TCP) {

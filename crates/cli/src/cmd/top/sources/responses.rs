@@ -1,9 +1,10 @@
 //! How long servers take to respond on the connections of this host, by the packets on its interfaces.
 
 use std::{
-    collections::{BTreeSet, hash_map::RandomState},
+    collections::{BTreeMap, BTreeSet, hash_map::RandomState},
     fs,
     hash::BuildHasher,
+    path::Path,
     time::Duration,
 };
 
@@ -59,17 +60,15 @@ impl Responses {
         let Ok(mut probe) = Probe::load(&Options { tc: TcHookKind::Tcx, ..Options::new(watch) }) else {
             return (None, None);
         };
-        let (mut attached, mut refused) = (0, Vec::new());
-        for name in interfaces() {
-            match Interface::find(&name).and_then(|interface| probe.attach(&interface)) {
-                Ok(()) => attached += 1,
-                Err(error) => refused.push((name, error.to_string())),
-            }
-        }
+        let mut refused = Vec::new();
+        let watched = watch_each(&interfaces(), &parents(Path::new("/sys/class/net")), |name| {
+            let attached = Interface::find(name).and_then(|interface| probe.attach(&interface));
+            attached.map_err(|error| refused.push((name.to_owned(), error.to_string()))).is_ok()
+        });
         // Where all refuse it, that is the kernel, which `dwell doctor` tells.
-        match attached {
-            0 => (None, None),
-            _ => (Some(Responses { probe, config, ends_epochs: args.once }), notice(&refused)),
+        match watched {
+            false => (None, None),
+            true => (Some(Responses { probe, config, ends_epochs: args.once }), notice(&refused)),
         }
     }
 
@@ -129,43 +128,88 @@ fn notice(refused: &[(String, String)]) -> Option<String> {
 }
 
 /// Returns the interfaces that are up and have an address. One of the link alone does not count: ports of a bridge have those,
-/// whose packets the bridge shows too; nor does a VLAN of one that counts itself.
-fn interfaces() -> Vec<String> {
+/// whose packets the bridge shows too.
+fn interfaces() -> BTreeSet<String> {
     let addressed = getifaddrs().into_iter().flatten().filter(|interface| {
         let is_v4 = interface.address.is_some_and(|address| address.as_sockaddr_in().is_some());
         let v6 = interface.address.as_ref().and_then(|address| Some(address.as_sockaddr_in6()?.ip()));
         let is_addressed = is_v4 || v6.is_some_and(|v6| !v6.is_unicast_link_local());
         is_addressed && interface.flags.contains(InterfaceFlags::IFF_UP)
     });
-    let names: BTreeSet<String> = addressed.map(|interface| interface.interface_name).collect();
-    // A kernel without VLANs has no such file.
-    let vlans = fs::read_to_string("/proc/thread-self/net/vlan/config").unwrap_or_default();
-    names.iter().filter(|name| !is_vlan_of(name, &names, &vlans)).cloned().collect()
+    addressed.map(|interface| interface.interface_name).collect()
 }
 
-/// Whether an interface is a VLAN of one of these, which all of its packets pass too. `vlans` has a line `NAME | ID | PARENT` for
-/// each VLAN.
-fn is_vlan_of(name: &str, parents: &BTreeSet<String>, vlans: &str) -> bool {
-    vlans.lines().any(|line| {
-        let mut words = line.split('|').map(str::trim);
-        words.next() == Some(name) && words.nth(1).is_some_and(|parent| parents.contains(parent))
-    })
+/// Returns the VLANs among the devices in a folder as `/sys/class/net`, which everybody may read, with the interface that each is
+/// a part of.
+fn parents(devices: &Path) -> BTreeMap<String, String> {
+    let vlans = fs::read_dir(devices).into_iter().flatten().flatten().filter(|device| {
+        let event = fs::read_to_string(device.path().join("uevent"));
+        event.is_ok_and(|text| text.lines().any(|line| line == "DEVTYPE=vlan"))
+    });
+    let parent = |vlan: fs::DirEntry| {
+        let links = fs::read_dir(vlan.path()).ok()?.flatten();
+        let mut lower = links.filter_map(|link| Some(link.file_name().to_str()?.strip_prefix("lower_")?.to_owned()));
+        Some((vlan.file_name().into_string().ok()?, lower.next()?))
+    };
+    vlans.filter_map(parent).collect()
+}
+
+/// Attaches to the interfaces, except to a VLAN whose packets are watched at the interface that it is a part of. Returns whether
+/// `attach` has succeeded at any.
+fn watch_each(
+    interfaces: &BTreeSet<String>,
+    parents: &BTreeMap<String, String>,
+    mut attach: impl FnMut(&str) -> bool,
+) -> bool {
+    // A VLAN may be a part of another VLAN, and comes after it here.
+    let above = |name: &String| std::iter::successors(parents.get(name), move |above| parents.get(*above)).take(8);
+    let mut ordered: Vec<_> = interfaces.iter().collect();
+    ordered.sort_by_key(|name| above(name).count());
+    let mut watched = BTreeSet::new();
+    for name in ordered {
+        if !above(name).any(|above| watched.contains(above)) && attach(name) {
+            watched.insert(name);
+        }
+    }
+    !watched.is_empty()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_vlan_of, notice};
+    use super::*;
 
-    /// As the kernel writes it (`vlan_seq_show` of net/8021q/vlanproc.c).
-    const VLANS: &str = "VLAN Dev name\t | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
-        eth0.5         | 5  | eth0\neth1.7         | 7  | eth1\n";
-
+    /// As the kernel has them (`uevent` of net/core/net-sysfs.c, `lower_*` of net/core/dev.c).
     #[test]
-    fn packets_of_a_vlan_are_not_watched_a_second_time() {
-        let names = ["eth0", "eth0.5", "eth1.7", "lo"].map(str::to_owned).into();
-        let watched = ["eth0", "eth0.5", "eth1.7", "lo"].map(|name| !is_vlan_of(name, &names, VLANS));
-        assert_eq!(watched, [true, false, true, true], "eth1 has no address");
-        assert!(!is_vlan_of("eth0.5", &names, ""));
+    fn packets_of_a_vlan_are_watched_once() {
+        let devices = tempfile::tempdir().unwrap();
+        let add = |name: &str, parent: Option<&str>| {
+            let device = devices.path().join(name);
+            fs::create_dir(&device).unwrap();
+            let kind = if parent.is_some() { "DEVTYPE=vlan\n" } else { "" };
+            fs::write(device.join("uevent"), format!("{kind}INTERFACE={name}\nIFINDEX=7\n")).unwrap();
+            if let Some(parent) = parent {
+                std::os::unix::fs::symlink(format!("../{parent}"), device.join(format!("lower_{parent}"))).unwrap();
+            }
+        };
+        add("eth0", None);
+        add("a.5", Some("eth0"));
+        add("a.5.6", Some("a.5"));
+        add("a.7", Some("eth1"));
+        add("br0", None);
+        let names = ["a.5", "a.5.6", "a.7", "br0", "eth0"].map(str::to_owned).into();
+        let attached = |refuses: &str| {
+            let mut tried = Vec::new();
+            let watched = watch_each(&names, &parents(devices.path()), |name| {
+                tried.push(name.to_owned());
+                !refuses.split(' ').any(|refusing| refusing == name)
+            });
+            (watched, tried.join(" "))
+        };
+        assert_eq!(attached(""), (true, "br0 eth0 a.7".to_owned()), "eth1 has no address");
+        assert_eq!(attached("eth0"), (true, "br0 eth0 a.5 a.7".to_owned()), "a parent that refuses it shows nothing");
+        assert_eq!(attached("eth0 a.5"), (true, "br0 eth0 a.5 a.7 a.5.6".to_owned()));
+        assert!(!attached("eth0 a.5 a.5.6 a.7 br0").0);
+        assert_eq!(parents(&devices.path().join("none")), BTreeMap::new());
     }
 
     #[test]
