@@ -154,12 +154,19 @@ impl Identity {
         bytes[..length].copy_from_slice(&ip[..length]);
         changed.iter().for_each(|byte| bytes[*byte] = 0);
         Some(Identity {
-            packet: hash(&(packet.interface, vlans, bytes)),
+            packet: hash(&(interface(packet), vlans, bytes)),
             frame: hash(&(&packet.data[..offset], ip.get(changed[0]))),
             is_unique: has_number || is_opening || protocol != TCP,
             is_numbered_data: has_number && has_data,
         })
     }
+}
+
+/// Returns the interface on which a packet passed: of all interfaces (SLL2), the header has it.
+fn interface(packet: &Observation<'_>) -> u32 {
+    const SLL2: u32 = 276;
+    let index = packet.data.get(4..8).filter(|_| packet.link == SLL2);
+    index.map_or(packet.interface, |index| u32::from_be_bytes([index[0], index[1], index[2], index[3]]))
 }
 
 fn hash(of: &impl Hash) -> u64 {
@@ -245,6 +252,23 @@ mod tests {
         assert!(!has(&mut repeats, 0, &in_vlan(10)));
         assert!(!has(&mut repeats, 40_000, &in_vlan(20)));
         assert!(has(&mut repeats, 80_000, &in_vlan(10)));
+    }
+
+    #[test]
+    fn a_packet_on_another_interface_of_a_capture_of_all_is_no_copy_and_of_no_other_place() {
+        let mut repeats = Repeats::default();
+        let mut pass = |time_ns: u64, interface: u8, number: u16| {
+            let mut data = vec![0x08, 0, 0, 0, 0, 0, 0, interface, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0];
+            data.extend(&segment(Some(number), None, number.into())[14..]);
+            repeats.has(&Observation { time_ns, interface: 0, link: 276, wire_len: data.len() as u32, data: &data })
+        };
+        for packet in 0..1000_u16 {
+            let at_ns = u64::from(packet) * 50_000_000;
+            assert!(!pass(at_ns, 2, packet + 1) && !pass(at_ns + 20_000, 3, packet + 1));
+            assert!(!pass(at_ns + 20_000_000, 4, packet + 1), "behind a slow path");
+            assert!(pass(at_ns + 20_001_000, 4, packet + 1));
+        }
+        assert_eq!(repeats.afar(), None);
     }
 
     #[test]
