@@ -29,6 +29,9 @@ const UNSEEN: f64 = 0.02;
 /// Two means that are no further apart than by this factor agree.
 const AGREE: f64 = 1.2;
 
+/// The part of ends that may be guessed where they are a witness.
+const GUESSED: f64 = 0.2;
+
 /// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
@@ -73,7 +76,8 @@ fn disagrees(epoch: &Epoch) -> Option<Reason> {
     let ns = |mean: Option<tracks::Mean>| mean.map_or(f64::INFINITY, |mean| mean.ns);
     let (whole, parts) = (ns(tracks::mean(epoch.answered_ns, epoch.answered)), ns(tracks::all(epoch)));
     let agree = whole.max(parts) <= AGREE * whole.min(parts);
-    (turns::is_ambiguous(epoch) && !agree).then_some(Reason::Multiplexed)
+    let guessed = part(epoch.missed, epoch.requests) > GUESSED;
+    (turns::is_ambiguous(epoch) && (guessed || !agree)).then_some(Reason::Multiplexed)
 }
 
 pub(super) fn part(count: u32, of: u32) -> f64 {
@@ -137,14 +141,12 @@ fn is_dense(epoch: &Epoch) -> bool {
     epoch.depth > 1 && requests_ns.min(answers_ns / soon) < RUN_GAP_NS
 }
 
-/// Returns the part of ends that were not seen. They are ignored if a client waits for a whole batch, because then all
-/// of it has clearly ended.
+/// Returns the part of ends that were not seen. They count half if a client waits for a whole batch, because then all
+/// of it has clearly ended, but not when.
 fn guessed(epoch: &Epoch) -> f64 {
     let by_batches = u64::from(epoch.turns) * u64::from(epoch.depth);
-    if 2 * by_batches < 3 * u64::from(epoch.requests) {
-        return 0.0;
-    }
-    part(epoch.missed.saturating_sub(epoch.plain), epoch.requests)
+    let guessed = part(epoch.missed.saturating_sub(epoch.plain), epoch.requests);
+    if 2 * by_batches < 3 * u64::from(epoch.requests) { guessed / 2.0 } else { guessed }
 }
 
 /// Estimates from gaps alone, with half the confidence of the other methods.

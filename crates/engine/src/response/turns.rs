@@ -41,6 +41,8 @@ const PAUSING: f64 = 0.1;
 const DRIFT: f64 = 60e-6;
 /// The most doubt that ends within a tick of the clock leave if none is later: a client may pause for less than that.
 const MOST_CARRIED: f64 = 0.25;
+/// The longest tick for less than which a client hardly pauses before each request.
+const LONGEST_TICK_NS: u32 = 1_000_000;
 /// Full packets for each request from which on a connection is an upload with messages in between.
 const UPLOAD: u32 = 64;
 
@@ -128,9 +130,12 @@ fn share(count: u16, epoch: &Epoch) -> f64 {
 }
 
 /// Returns by how much the answers may have ended sooner than counted, relative to how long they took: an ACK may have been
-/// delayed. If the client sends at once after the ends that are known, it does so after the others.
+/// delayed. If the client sends at once after the ends that are known, it does so after the others, unless those that are
+/// known because a request carried their ACK in time are most of them.
 fn sooner(epoch: &Epoch) -> f64 {
-    if pauses(epoch) { (epoch.unknown_ns as f64 / epoch.answered_ns.max(1) as f64).min(1.0) } else { 0.0 }
+    let shown = epoch.answered.saturating_sub(u32::from(epoch.unsure) + u32::from(epoch.carried));
+    let is_guess = epoch.server_tick_ns > 0 && u32::from(epoch.unsure) > shown;
+    if pauses(epoch) || is_guess { (epoch.unknown_ns as f64 / epoch.answered_ns.max(1) as f64).min(1.0) } else { 0.0 }
 }
 
 /// Returns the mean that is off by the same factor from the least and from the most that it may be.
@@ -171,7 +176,7 @@ fn within_tick(epoch: &Epoch) -> f64 {
     let carried = share(epoch.carried, epoch);
     if share(epoch.moved, epoch) > PAUSING {
         4.0 * ticks * carried
-    } else if pauses(epoch) {
+    } else if pauses(epoch) || epoch.server_tick_ns > LONGEST_TICK_NS {
         1.5 * ticks * carried
     } else {
         (1.5 * ticks.min(1.0) * carried).min(MOST_CARRIED)
