@@ -12,9 +12,10 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use dwell_engine::labels::is_harmless;
 
-/// Writes one line that begins with the program's name, as it was called. Control characters, which names of others may have, are
-/// replaced.
+/// Writes one line that begins with the program's name, as it was called. Characters that names of others may have, and a terminal
+/// would obey, are replaced.
 pub fn tell(words: impl Display) {
     show(format_args!("{}: {}\n", program(), printable(words)));
 }
@@ -30,7 +31,7 @@ pub fn alarm(words: impl Display) {
 }
 
 fn printable(words: impl Display) -> String {
-    words.to_string().replace(|character: char| character.is_control() && !matches!(character, '\n' | '\t'), "\u{fffd}")
+    words.to_string().replace(|character| !is_harmless(character) && !matches!(character, '\n' | '\t'), "\u{fffd}")
 }
 
 fn program() -> &'static str {
@@ -45,4 +46,14 @@ fn program() -> &'static str {
 pub fn show(words: impl Display) {
     // In one piece, as lines of others may come between pieces.
     let _ = stderr().write_all(words.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced() {
+        assert_eq!(printable("a\tb\nc\u{202e}d\u{200b}e\x1b[2Jß漢"), "a\tb\nc\u{fffd}d\u{fffd}e\u{fffd}[2Jß漢");
+    }
 }

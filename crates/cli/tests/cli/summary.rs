@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     records::{field, number, objects, of_type, round_trips, text, without_cost},
-    support::{Run, dwell_reading},
+    support::{Run, dwell, dwell_reading},
     wire::{Packet, Sender, capture, echo, everyday, pings},
 };
 
@@ -34,6 +34,13 @@ fn spread() -> Vec<Packet> {
     packets.push(echo(21_750.0, Sender::Server, 9, 1));
     packets.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
     packets
+}
+
+#[test]
+fn packets_of_a_capture_of_all_interfaces_are_no_copies_of_those_on_another() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/any-interface-no-timestamps.pcap.gz");
+    let run = dwell(&["rtt", "-r", path, "--summary"]);
+    assert!(run.stderr.contains("450 packets, 210 samples") && !run.stderr.contains("repeated"), "{run}");
 }
 
 /// What a summary must say of these values. Quantiles are nearest ranks.

@@ -44,7 +44,7 @@ pub fn harmless(text: &str) -> String {
 
 /// Returns false of characters that would move a terminal's cursor, change its state or the order of its text, or that are
 /// not seen.
-fn is_harmless(character: char) -> bool {
+pub fn is_harmless(character: char) -> bool {
     !character.is_control()
         && !matches!(character,
             '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'

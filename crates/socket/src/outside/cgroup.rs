@@ -79,9 +79,9 @@ impl Cgroup {
         !self.path.join("cgroup.procs").exists()
     }
 
-    /// Returns why connections in other namespaces are not seen, if there are such now.
-    pub fn inaccessible(&self) -> impl Iterator<Item = &Error> {
-        self.inaccessible.values()
+    /// Returns the numbers of network namespaces whose connections are not seen now, and why.
+    pub fn inaccessible(&self) -> impl Iterator<Item = (u64, &Error)> {
+        self.inaccessible.iter().map(|(number, error)| (*number, error))
     }
 
     /// Resets the options that were set, and sets none from now on. Returns the number of sockets that had any.

@@ -25,6 +25,9 @@ use crate::{
 /// Columns that identify a row among those of all stores, so that one that arrives again is recognized.
 const ROW: [(&str, &str); 2] = [("spool", "UInt64"), ("row", "UInt64")];
 
+/// How tables are stored. A row that is sent again has the same key, so that the server merges the two.
+const LAYOUT: &str = "PARTITION BY toYYYYMM(toDateTime(intDiv(time_ns, 1000000000))) ORDER BY (time_ns, spool, row)";
+
 /// Settings by which a server answers an insert only once its rows are in their tables, also in those of other servers: with
 /// inserts that it gathers, and with distributed tables, whose setting has an older and a newer name. Of these the server's
 /// version knows some, and others would be an error.
@@ -175,20 +178,10 @@ impl Server {
         let known = server.query(&sql, &[], PATIENCE)?;
         server.wait = WAIT.into_iter().filter(|name| known.lines().any(|known| known == *name)).collect();
         for table in tables() {
-            let columns = table.server_columns().chain(ROW).map(|(name, kind)| format!("{name} {kind}"));
-            let columns: Vec<_> = columns.collect();
-            // A row that is sent again has the same key, so that the server merges the two.
-            server.query(
-                &format!(
-                    "CREATE TABLE IF NOT EXISTS {} ({}) ENGINE = ReplacingMergeTree()
-                    PARTITION BY toYYYYMM(toDateTime(intDiv(time_ns, 1000000000)))
-                    ORDER BY (time_ns, spool, row)",
-                    table.name,
-                    columns.join(", ")
-                ),
-                &[],
-                PATIENCE,
-            )?;
+            let columns = columns(table);
+            let create =
+                format!("CREATE TABLE IF NOT EXISTS {} ({columns}) ENGINE = ReplacingMergeTree() {LAYOUT}", table.name);
+            server.query(&create, &[], PATIENCE)?;
             // A table of another version of dwell is found now rather than at each insert.
             server.query(&format!("SELECT {} FROM {} LIMIT 0", names(table), table.name), &[], PATIENCE)?;
         }
@@ -379,6 +372,12 @@ impl Server {
 }
 
 /// Returns the columns of a table on a server, separated by commas.
+/// Returns the columns of a table as a server has them, with their types.
+fn columns(table: &Table) -> String {
+    let columns: Vec<_> = table.server_columns().chain(ROW).map(|(name, kind)| format!("{name} {kind}")).collect();
+    columns.join(", ")
+}
+
 fn names(table: &Table) -> String {
     let names: Vec<_> = table.server_columns().chain(ROW).map(|(name, _)| name).collect();
     names.join(", ")
@@ -392,4 +391,31 @@ fn exception(answer: &str) -> Option<(u32, &str)> {
         let code = line[mark.len()..].split(['.', ',']).next()?.parse().ok()?;
         line.contains("Exception").then_some((code, line))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `UPDATE_DDL=1` writes the file anew.
+    #[test]
+    fn tables_of_a_cluster_have_the_columns_of_a_store() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/clickhouse/cluster.sql");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mark = "CREATE DATABASE IF NOT EXISTS dwell ON CLUSTER dwell;\n";
+        let mut wanted = text[..text.find(mark).unwrap() + mark.len()].to_owned();
+        for table in tables() {
+            let (name, columns) = (table.name, columns(table));
+            wanted += &format!(
+                "\nCREATE TABLE IF NOT EXISTS dwell.{name}_local ON CLUSTER dwell ({columns})\n\
+                 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{{shard}}/dwell/{name}', '{{replica}}')\n{LAYOUT};\n\
+                 CREATE TABLE IF NOT EXISTS dwell.{name} ON CLUSTER dwell AS dwell.{name}_local\n\
+                 ENGINE = Distributed(dwell, dwell, {name}_local, cityHash64(spool, row));\n"
+            );
+        }
+        if std::env::var_os("UPDATE_DDL").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        assert_eq!(text, wanted);
+    }
 }

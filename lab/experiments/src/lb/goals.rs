@@ -31,7 +31,8 @@ pub(super) fn judge(scenario: Scenario, figures: &Figures) -> Vec<Goal> {
     if scenario != Scenario::Open {
         cut("p99 at the worst load", figures.worst_cut(0.99), -MAX_WORSENING);
     }
-    if scenario != Scenario::Killed {
+    // With that much loss, TCP alone may take longer than clients wait.
+    if !matches!(scenario, Scenario::Killed | Scenario::Lossy) {
         let broken = figures.broken();
         goals.push(Goal::decided(broken == 0, format!("{name}: {broken} connections broke, wanted: none")));
     }

@@ -156,6 +156,7 @@ pub fn run(star: &Star, options: &Options) -> Result<Outcome> {
     let started_at = Timestamp::now();
     let mut outcome = field.play(&signals, |event| match event {
         Event::Servers(servers) => balancer.reload(config_for(options, servers)),
+        Event::Loss(server, percent) => star.lose(server, percent),
         Event::Restart => balancer.restart(),
         Event::Reloads(times) => (0..times).try_for_each(|time| {
             signals.pause(Duration::ZERO)?;
@@ -193,15 +194,23 @@ impl<'a> Field<'a> {
         }
         let start = Arc::new(OnceLock::new());
         let groups = scenario.computes().then(CpuGroups::create).transpose()?;
-        let processor = |groups: &CpuGroups, number: u64| {
+        let processor = |groups: &CpuGroups, number: usize| {
             let group = groups.add(&format!("server{}", number + 1), PROCESSOR_SHARE)?;
             Ok::<_, Error>(Processor { group, has_neighbour: scenario == Scenario::Shared })
         };
         let mut servers = Vec::new();
         for ((namespace, slowdown), number) in star.servers.iter().zip(scenario.slowdowns(seed)).zip(0..) {
             let processor = groups.as_ref().map(|groups| processor(groups, number)).transpose()?;
-            let plan = ServerPlan { work: options.work, slowdown, seed, start: Arc::clone(&start), processor };
-            servers.push(Server::start(namespace, number, plan));
+            let plan = ServerPlan {
+                scenario,
+                number,
+                work: options.work,
+                slowdown,
+                seed,
+                start: Arc::clone(&start),
+                processor,
+            };
+            servers.push(Server::start(namespace, plan));
         }
         Ok(Field { star, options, start, servers, _groups: groups })
     }

@@ -71,6 +71,10 @@ pub enum Scenario {
     Slowed,
     /// A server stands still for 5 s, and later another one.
     Stalled,
+    /// A server sends only the first byte of each answer for 5 s, and later another one.
+    Halted,
+    /// A server loses 30 % of the packets in each direction for 10 s.
+    Lossy,
     /// A server is killed, and starts again after 15 s.
     Killed,
     /// A server is added.
@@ -86,13 +90,15 @@ pub enum Scenario {
     Open,
 }
 
-/// What is done to the balancer.
+/// What is done to the network or the balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// Its configuration names this number of servers from now on.
     Servers(usize),
     /// Its process is killed, and another one takes over.
     Restart,
+    /// This server, by its position, loses so many of 100 packets in each direction.
+    Loss(usize, u32),
     /// It is reloaded this number of times, each time with another number of servers.
     Reloads(usize),
 }
@@ -104,10 +110,12 @@ pub(super) const PROCESSOR_SHARE: f64 = 0.2;
 
 impl Scenario {
     /// All scenarios, in the order in which they run.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::Tail,
         Scenario::Slowed,
         Scenario::Stalled,
+        Scenario::Halted,
+        Scenario::Lossy,
         Scenario::Killed,
         Scenario::Added,
         Scenario::Think,
@@ -122,6 +130,8 @@ impl Scenario {
             Scenario::Tail => "tail",
             Scenario::Slowed => "slowed",
             Scenario::Stalled => "stalled",
+            Scenario::Halted => "halted",
+            Scenario::Lossy => "lossy",
             Scenario::Killed => "killed",
             Scenario::Added => "added",
             Scenario::Think => "think",
@@ -137,6 +147,8 @@ impl Scenario {
             Scenario::Tail => "another server is twice as slow every 15 s",
             Scenario::Slowed => "a server is ten times slower for 10 s",
             Scenario::Stalled => "a server stands still for 5 s, and 10 s later another one",
+            Scenario::Halted => "a server sends only the first byte of each answer for 5 s, and 10 s later another one",
+            Scenario::Lossy => "a server loses 30 % of the packets in each direction for 10 s",
             Scenario::Killed => "a server is killed, and starts again after 15 s",
             Scenario::Added => "a fourth server is added to three",
             Scenario::Think => "clients think before each request, which looks like slow servers",
@@ -150,15 +162,15 @@ impl Scenario {
 
     /// Whether servers differ in speed, so that the selection matters.
     pub(super) fn has_slow_servers(self) -> bool {
-        use Scenario::{Limited, Shared, Slowed, Stalled, Tail};
-        matches!(self, Tail | Slowed | Stalled | Shared | Limited)
+        use Scenario::{Halted, Limited, Lossy, Shared, Slowed, Stalled, Tail};
+        matches!(self, Tail | Slowed | Stalled | Halted | Lossy | Shared | Limited)
     }
 
     /// The time for which clients open connections, by default.
     pub fn time(self) -> Duration {
         match self {
             Scenario::Tail | Scenario::Shared | Scenario::Limited => 60 * SECOND,
-            Scenario::Slowed | Scenario::Stalled | Scenario::Killed => 40 * SECOND,
+            Scenario::Slowed | Scenario::Stalled | Scenario::Halted | Scenario::Lossy | Scenario::Killed => 40 * SECOND,
             Scenario::Added | Scenario::Think => 30 * SECOND,
             Scenario::Open => 28 * SECOND,
         }
@@ -168,7 +180,12 @@ impl Scenario {
     pub fn loads(self) -> &'static [f64] {
         match self {
             Scenario::Tail => &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
-            Scenario::Slowed | Scenario::Stalled | Scenario::Killed | Scenario::Added => &[0.4],
+            Scenario::Slowed
+            | Scenario::Stalled
+            | Scenario::Halted
+            | Scenario::Lossy
+            | Scenario::Killed
+            | Scenario::Added => &[0.4],
             Scenario::Think => &[0.3, 0.5, 0.7],
             Scenario::Shared | Scenario::Limited => &[0.2, 0.3, 0.4],
             // Connections have two requests each.
@@ -214,9 +231,16 @@ impl Scenario {
                     slowdown.0 = times.collect();
                 }
             }
-            Scenario::Added | Scenario::Think | Scenario::Open => {}
+            Scenario::Halted | Scenario::Lossy | Scenario::Added | Scenario::Think | Scenario::Open => {}
         }
         slowdowns
+    }
+
+    /// Whether a server, by its position, sends only the first byte of its answers at a time since the start.
+    pub(super) fn halts(self, server: usize, time: Duration) -> bool {
+        let halted = [(0, 10 * SECOND), (2, 25 * SECOND)];
+        self == Scenario::Halted
+            && halted.iter().any(|(halts, from)| *halts == server && (*from..*from + 5 * SECOND).contains(&time))
     }
 
     /// Whether servers compute, in groups with a limit of processor time, instead of waiting.
@@ -237,13 +261,14 @@ impl Scenario {
         }
     }
 
-    /// Events of the balancer, with times since the start.
+    /// Events of the network and the balancer, with times since the start.
     pub(super) fn events(self) -> &'static [(Duration, Event)] {
         const fn at(second: u64, event: Event) -> (Duration, Event) {
             (Duration::from_secs(second), event)
         }
         match self {
             Scenario::Added => const { &[at(10, Event::Servers(SERVERS))] },
+            Scenario::Lossy => const { &[at(10, Event::Loss(0, 30)), at(20, Event::Loss(0, 0))] },
             Scenario::Open => {
                 const {
                     &[
@@ -327,6 +352,12 @@ mod tests {
             [24, 26, 31].map(|second| stalled.begins(second * SECOND)),
             [24, 30, 31].map(|second| second * SECOND)
         );
+        let halted = |server, second| Scenario::Halted.halts(server, second * SECOND);
+        assert_eq!(
+            [(0, 9), (0, 12), (2, 12), (2, 29), (2, 30)].map(|(server, at)| halted(server, at)),
+            [false, true, false, true, false]
+        );
+        assert!(!Scenario::Stalled.halts(0, 12 * SECOND));
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(12 * SECOND), None);
         assert_eq!(Scenario::Killed.slowdowns(1)[0].at(26 * SECOND), Some(1.0));
     }

@@ -22,7 +22,7 @@ use nix::sys::{
 };
 
 use super::{
-    scenario::{PROCESSOR_SHARE, Slowdown, Work},
+    scenario::{PROCESSOR_SHARE, Scenario, Slowdown, Work},
     star::PORT,
 };
 use crate::{
@@ -40,6 +40,9 @@ const CHECK_INTERVAL_MS: u16 = 50;
 /// Configuration of a server.
 #[derive(Debug, Clone)]
 pub(super) struct ServerPlan {
+    pub(super) scenario: Scenario,
+    /// The position of the server.
+    pub(super) number: usize,
     pub(super) work: Work,
     pub(super) slowdown: Slowdown,
     pub(super) seed: u64,
@@ -61,6 +64,11 @@ impl ServerPlan {
     fn since_start(&self, time: Instant) -> Duration {
         let start = self.start.get();
         start.map_or(Duration::ZERO, |start| time.saturating_duration_since(*start))
+    }
+
+    /// Whether only the first byte of an answer is sent now.
+    fn is_halted(&self) -> bool {
+        self.scenario.halts(self.number, self.since_start(Instant::now()))
     }
 
     /// Slows the server's processor down as the plan says.
@@ -89,14 +97,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(namespace: &Namespace, number: u64, plan: ServerPlan) -> Server {
+    pub(super) fn start(namespace: &Namespace, plan: ServerPlan) -> Server {
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = plan.processor.clone().map(|processor| {
             let (plan, stopped) = (plan.clone(), Arc::clone(&stop));
             std::thread::spawn(move || plan.keep_slow(&processor, &stopped))
         });
         let stopped = Arc::clone(&stop);
-        let thread = namespace.spawn_thread(move || Worker::new(plan, number)?.run(&stopped));
+        let thread = namespace.spawn_thread(move || Worker::new(plan)?.run(&stopped));
         Server { stop, thread: Some(thread), keeper }
     }
 
@@ -149,6 +157,8 @@ struct Worker {
     next: u64,
     /// Queued requests, in the order in which the one worker serves them.
     jobs: VecDeque<Job>,
+    /// The connections whose answers have begun and are to be continued.
+    halted: Vec<u64>,
     free_at: Instant,
     result: ServerResult,
 }
@@ -158,7 +168,7 @@ const TIMER: u64 = 1;
 const FIRST: u64 = 2;
 
 impl Worker {
-    fn new(plan: ServerPlan, number: u64) -> Result<Worker> {
+    fn new(plan: ServerPlan) -> Result<Worker> {
         let failed = |what: &str| Error::os(format!("{what} for a server"));
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("poll"))?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK).map_err(failed("make a timer"))?;
@@ -166,7 +176,7 @@ impl Worker {
             .add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))
             .map_err(failed("poll a timer"))?;
         Ok(Worker {
-            random: generator(plan.seed, 11, number),
+            random: generator(plan.seed, 11, plan.number as u64),
             plan,
             epoll,
             timer,
@@ -174,6 +184,7 @@ impl Worker {
             connections: HashMap::new(),
             next: FIRST,
             jobs: VecDeque::new(),
+            halted: Vec::new(),
             free_at: Instant::now(),
             result: ServerResult::default(),
         })
@@ -187,6 +198,11 @@ impl Worker {
         let mut events = [EpollEvent::empty(); 64];
         while !stop.load(Ordering::Relaxed) {
             self.follow_availability()?;
+            if !self.plan.is_halted() {
+                for connection in std::mem::take(&mut self.halted) {
+                    self.send(connection, RESPONSE - 1);
+                }
+            }
             let count = match self.epoll.wait(&mut events, CHECK_INTERVAL_MS) {
                 Err(nix::Error::EINTR) => 0,
                 other => other.map_err(Error::os("wait for requests"))?,
@@ -302,16 +318,28 @@ impl Worker {
         }
     }
 
-    /// Answers a request. True if its connection still exists.
+    /// Answers a request, or begins to. True if its connection still exists.
     fn respond(&mut self, job: &Job) -> bool {
-        let Some((stream, _)) = self.connections.get_mut(&job.connection) else {
+        if !self.plan.is_halted() {
+            return self.send(job.connection, RESPONSE);
+        }
+        let begun = self.connections.get_mut(&job.connection).is_some_and(|(stream, _)| stream.write_all(b"r").is_ok());
+        if begun {
+            self.halted.push(job.connection);
+        }
+        begun
+    }
+
+    /// Sends an answer, or the rest of it. True if its connection still exists.
+    fn send(&mut self, connection: u64, bytes: usize) -> bool {
+        let Some((stream, _)) = self.connections.get_mut(&connection) else {
             return false;
         };
-        let is_sent = stream.write_all(&[b'r'; RESPONSE]).is_ok();
+        let is_sent = stream.write_all(&[b'r'; RESPONSE][..bytes]).is_ok();
         match is_sent {
             true => self.result.answered += 1,
             // The client has closed the connection.
-            false => drop(self.connections.remove(&job.connection)),
+            false => drop(self.connections.remove(&connection)),
         }
         is_sent
     }

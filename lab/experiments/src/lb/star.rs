@@ -99,13 +99,7 @@ impl Star {
         if rtt.is_zero() {
             return Ok(None);
         }
-        if find_program("iptables-legacy-restore").is_none() {
-            return Err(Error::Host {
-                wanted: "emulate a round trip",
-                fact: "there is no program iptables-legacy-restore".to_owned(),
-                remedy: "install the package iptables",
-            });
-        }
+        needs_iptables("emulate a round trip")?;
         let mut config = EmulatorConfig::default();
         for (queue, client) in (0..).zip(&self.clients) {
             let rules = format!("*mangle\n-A OUTPUT -p udp -j NFQUEUE --queue-num {queue} --queue-bypass\nCOMMIT\n");
@@ -119,6 +113,30 @@ impl Star {
             });
         }
         EmulatorHandle::spawn_thread(config).map(Some)
+    }
+
+    /// Lets a server lose so many of 100 packets in each direction, at random; 0: none. Those from it are lost at clients: what its
+    /// own host dropped, its TCP would notice.
+    pub(super) fn lose(&self, server: usize, percent: u32) -> Result<()> {
+        needs_iptables("lose packets")?;
+        let mac = mac(SERVER_HOSTS + server as u8);
+        for (namespace, of) in self
+            .clients
+            .iter()
+            .map(|client| (client, format!("-m mac --mac-source {mac}")))
+            .chain([(&self.servers[server], String::new())])
+        {
+            let rule = match percent {
+                0 => String::new(),
+                _ => format!(
+                    "-A INPUT -i eth0 {of} -m statistic --mode random --probability {} -j DROP\n",
+                    f64::from(percent) / 100.0
+                ),
+            };
+            let rules = format!("*filter\n:INPUT ACCEPT [0:0]\n{rule}COMMIT\n");
+            run(namespace.command("iptables-legacy-restore").args(["--wait", "10"]), &rules)?;
+        }
+        Ok(())
     }
 
     /// A server's own address.
@@ -182,6 +200,17 @@ impl Star {
             client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(SERVER_HOSTS)))?;
         }
         Ok(())
+    }
+}
+
+fn needs_iptables(wanted: &'static str) -> Result<()> {
+    match find_program("iptables-legacy-restore") {
+        Some(_) => Ok(()),
+        None => Err(Error::Host {
+            wanted,
+            fact: "there is no program iptables-legacy-restore".to_owned(),
+            remedy: "install the package iptables",
+        }),
     }
 }
 

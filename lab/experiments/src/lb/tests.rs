@@ -10,7 +10,7 @@ use dwell_testbed::harness::skipped;
 use super::*;
 use crate::lb::{
     client::{ClientPlan, run_client},
-    scenario::{Slowdown, Work},
+    scenario::{Scenario, Slowdown, Work},
     server::{Server, ServerPlan},
 };
 
@@ -39,6 +39,8 @@ fn client(rate: f64, start: Instant) -> ClientPlan {
 
 fn server(slowdown: Slowdown, start: Instant) -> ServerPlan {
     ServerPlan {
+        scenario: Scenario::Tail,
+        number: 0,
         work: Work::Fixed(Duration::from_millis(10)),
         slowdown,
         seed: 1,
@@ -51,7 +53,7 @@ fn server(slowdown: Slowdown, start: Instant) -> ServerPlan {
 fn root_one_worker_makes_requests_wait_for_each_other() {
     let Some(star) = star() else { return };
     let start = Instant::now() + Duration::from_millis(300);
-    let running = Server::start(&star.servers[0], 0, server(Slowdown::default(), start));
+    let running = Server::start(&star.servers[0], server(Slowdown::default(), start));
     // 20 connections of 4 requests of 10 ms per second: 80 % of capacity
     let result = star.clients[0].enter(|| run_client(client(20.0, start))).unwrap().unwrap();
     assert_eq!(result.broken.len(), 0);
@@ -72,7 +74,7 @@ fn root_a_server_is_slow_from_its_time_on() {
     let start = Instant::now() + Duration::from_millis(300);
     let half = Duration::from_secs(1);
     let slowdown = Slowdown(vec![(half, Some(4.0))]);
-    let running = Server::start(&star.servers[0], 0, server(slowdown, start));
+    let running = Server::start(&star.servers[0], server(slowdown, start));
     let result = star.clients[1].enter(|| run_client(client(2.0, start))).unwrap().unwrap();
     drop(running);
     let later = result.answers.iter().filter(|(at, _)| *at > half);
@@ -88,7 +90,7 @@ fn root_connections_of_a_killed_server_break_and_are_counted() {
     let Some(star) = star() else { return };
     let start = Instant::now() + Duration::from_millis(300);
     let slowdown = Slowdown(vec![(Duration::from_millis(800), None), (Duration::from_millis(1400), Some(1.0))]);
-    let running = Server::start(&star.servers[0], 0, server(slowdown, start));
+    let running = Server::start(&star.servers[0], server(slowdown, start));
     let result = star.clients[0].enter(|| run_client(client(20.0, start))).unwrap().unwrap();
     drop(running);
     let ms = |ms| Duration::from_millis(ms);

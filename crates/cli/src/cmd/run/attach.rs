@@ -62,11 +62,7 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
         };
         Failure::new(exit, error)
     })?;
-    let watcher = Watcher::of_cgroup(cgroup, args.poll);
-    for error in watcher.inaccessible() {
-        printer.note(&error.to_string());
-    }
-    let exit = watch(args, watcher, printer, &stop)?;
+    let exit = watch(args, Watcher::of_cgroup(cgroup, args.poll), printer, &stop)?;
     if let Some(mut limiter) = limiter {
         report_settings(&limiter.counts()?, args);
     }

@@ -248,7 +248,7 @@ impl Measurement<'_> {
         self.print_interval()?;
         self.printer.end()?;
         let reset = self.watcher.reset_options();
-        self.notes.end(&self.watcher.counts(), reset, self.printer);
+        self.notes.end(&self.watcher, reset, self.printer);
         Ok(())
     }
 }

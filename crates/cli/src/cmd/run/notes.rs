@@ -6,11 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::socket::{Account, Estimator, Viewpoint};
+use dwell_engine::{
+    labels::harmless,
+    socket::{Account, Estimator, Viewpoint},
+};
 use dwell_records::{Socket, counted};
 use dwell_socket::{
     outside::{has_library, maps, remedy},
-    table::{Counts, SocketOption},
+    table::SocketOption,
 };
 
 use super::{Args, print::Printer, watcher::Watcher};
@@ -36,6 +39,7 @@ pub struct Notes {
     inside: HashSet<u32>,
     denied: NamedPrograms,
     unreachable: NamedPrograms,
+    inaccessible: Inaccessible,
 }
 
 /// Programs that a note has named.
@@ -59,6 +63,7 @@ impl Notes {
             inside: HashSet::new(),
             denied: NamedPrograms::default(),
             unreachable: NamedPrograms::default(),
+            inaccessible: Inaccessible::default(),
         }
     }
 
@@ -77,6 +82,7 @@ impl Notes {
         if self.wants_inside {
             self.outside(sockets, printer);
         }
+        self.inaccessible(LATE, watcher, printer);
         for (pid, error) in watcher.unreachable() {
             if let Some(name) = self.unreachable.name(pid) {
                 let remedy = remedy(&error);
@@ -90,6 +96,15 @@ impl Notes {
                     "cannot see the connections of {name} (process {pid}), which belongs to another user \
                      or is setuid: they are not measured; run dwell as root to see them"
                 ));
+            }
+        }
+    }
+
+    /// Prints notes about network namespaces that have been inaccessible for longer than `patience`.
+    fn inaccessible(&mut self, patience: Duration, watcher: &Watcher, printer: &Printer) {
+        for (number, error) in watcher.inaccessible() {
+            if self.inaccessible.is_news(number, Instant::now(), patience) {
+                printer.note(&error.to_string());
             }
         }
     }
@@ -131,7 +146,9 @@ impl Notes {
     }
 
     /// Prints notes at the end of a run, when the options of `reset` connections were reset.
-    pub fn end(&self, counts: &Counts, reset: usize, printer: &Printer) {
+    pub fn end(&mut self, watcher: &Watcher, reset: usize, printer: &Printer) {
+        let counts = watcher.counts();
+        self.inaccessible(Duration::ZERO, watcher, printer);
         if reset > 0 {
             let connections = counted(reset as u64, "connection", "connections");
             printer.note(&format!("the options of {connections} were reset"));
@@ -156,7 +173,7 @@ impl Notes {
         for (number, [one, many], what) in lines.into_iter().filter(|(number, ..)| *number > 0) {
             printer.note(&format!("{} {what}", counted(number, one, many)));
         }
-        for refused in &counts.refused {
+        for refused in counts.refused {
             let error = std::io::Error::from_raw_os_error(refused.errno);
             let times = counted(refused.times, "time", "times");
             let option = match refused.option {
@@ -185,8 +202,26 @@ impl NamedPrograms {
         }
         self.pids.insert(pid);
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        let name = name.map_or_else(|_| "a program".into(), |name| printable(name.trim()));
+        let name = name.map_or_else(|_| "a program".into(), |name| harmless(name.trim()));
         self.names.insert(name.clone()).then_some(name)
+    }
+}
+
+/// The network namespaces that could not be entered, by their numbers, and since when; without a time once that was told. A process
+/// that ends while its namespace is looked for leaves one that the next search enters.
+#[derive(Default)]
+struct Inaccessible(HashMap<u64, Option<Instant>>);
+
+impl Inaccessible {
+    /// Returns true once per namespace, after it has been inaccessible for `patience`, and for a number of namespaces at most.
+    fn is_news(&mut self, number: u64, now: Instant, patience: Duration) -> bool {
+        let told = self.0.values().filter(|since| since.is_none()).count();
+        let since = self.0.entry(number).or_insert(Some(now));
+        let is_late = since.is_some_and(|since| now.duration_since(since) >= patience);
+        if is_late {
+            *since = None;
+        }
+        is_late && told < MAX_NAMED
     }
 }
 
@@ -208,7 +243,18 @@ fn why_outside(has_library: bool, has_table: bool) -> &'static str {
 /// The memory that the library shares with dwell, in `/proc/PID/maps`.
 const TABLE: &str = "/memfd:dwell";
 
-/// Replaces control characters, as a process may call itself anything.
-fn printable(name: &str) -> String {
-    name.replace(char::is_control, "\u{fffd}")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_stays_inaccessible_is_told_once() {
+        let (mut found, start) = (Inaccessible::default(), Instant::now());
+        let told: Vec<_> =
+            [0, 500, 1000, 1500].map(|ms| found.is_news(1, start + Duration::from_millis(ms), LATE)).into();
+        assert_eq!(told, [false, false, true, false]);
+        assert!(found.is_news(2, start, Duration::ZERO), "at the end of a run");
+        let more = (3..100).filter(|number| found.is_news(*number, start, Duration::ZERO)).count();
+        assert_eq!(more + 2, MAX_NAMED);
+    }
 }

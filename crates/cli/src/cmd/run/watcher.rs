@@ -134,7 +134,7 @@ impl Watcher {
     }
 
     /// Returns why connections in other network namespaces cannot be seen.
-    pub fn inaccessible(&self) -> impl Iterator<Item = &outside::Error> {
+    pub fn inaccessible(&self) -> impl Iterator<Item = (u64, &outside::Error)> {
         self.cgroup.iter().flat_map(Cgroup::inaccessible)
     }
 

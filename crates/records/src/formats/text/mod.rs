@@ -16,12 +16,12 @@ mod top;
 mod why;
 
 use std::{
-    borrow::Cow,
     fmt::{self, Display},
     io::Write,
 };
 
 use dwell_engine::{
+    labels::harmless,
     layers,
     measure::{Endpoint, Protocol},
     rtt::{Counter, Counters},
@@ -184,22 +184,12 @@ fn trimmed(ns: u64) -> String {
     Latency(ns).to_string().trim().to_owned()
 }
 
-/// Makes a name printable that may come from a capture of unknown origin: characters that would move a terminal's
-/// cursor are replaced.
-fn printable(name: &str) -> Cow<'_, str> {
-    if name.chars().any(char::is_control) {
-        Cow::Owned(name.replace(char::is_control, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(name)
-    }
-}
-
 /// Ends a line about a flow: with its interface where several are watched, and its names.
 fn end_flow_line(interface: u32, (src, dst, protocol): FlowEnds<'_>, source: &Source, out: &mut Vec<u8>) {
     if source.interfaces.several()
         && let Some(label) = source.interfaces.label(interface)
     {
-        put(out, format_args!("  on {}", printable(&label)));
+        put(out, format_args!("  on {}", harmless(&label)));
     }
     put(out, format_args!("{}\n", name_note(source, src, dst, protocol)));
 }

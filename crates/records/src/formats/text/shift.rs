@@ -1,8 +1,11 @@
 //! Tables of `--baseline`.
 
-use dwell_engine::baseline::{Comparison, Figure, LEAST_RECENT};
+use dwell_engine::{
+    baseline::{Comparison, Figure, LEAST_RECENT},
+    labels::harmless,
+};
 
-use super::{Colour, UNKNOWN, cell, counted, printable, put};
+use super::{Colour, UNKNOWN, cell, counted, put};
 use crate::{
     Shift,
     shift::{ShiftKey, figure_name},
@@ -55,7 +58,7 @@ fn name(key: &ShiftKey) -> String {
         ShiftKey::Segment(segment) if segment.part_of().is_some() => {
             format!("{}   {}", segment.direction().name(), segment.name())
         }
-        key => printable(&key.to_string()).into_owned(),
+        key => harmless(&key.to_string()),
     }
 }
 

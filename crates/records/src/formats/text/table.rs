@@ -1,11 +1,12 @@
 //! Tables of distributions for people.
 
 use dwell_engine::{
+    labels::harmless,
     measure::{Method, Tunnel},
     rtt::Figures,
 };
 
-use super::{Colour, Ends, UNKNOWN, cell, counted, printable, style::place_of_worst};
+use super::{Colour, Ends, UNKNOWN, cell, counted, style::place_of_worst};
 use crate::{Distribution, Interval, PathObject, Prefix, Source, Summary, name_note};
 
 const FIGURES: [&str; 10] = ["count", "min", "p50", "p90", "p99", "max", "mean", "queue", "resent", "CE"];
@@ -65,14 +66,14 @@ pub(super) fn summary(summary: &Summary, source: &Source, colour: Colour, out: &
 fn prefix(prefix: &Prefix, source: &Source) -> String {
     let written = prefix.to_string();
     match source.prefixes.name(prefix) {
-        Some(name) if name != written => format!("{written} {}", printable(name)),
+        Some(name) if name != written => format!("{written} {}", harmless(name)),
         _ => written,
     }
 }
 
 fn interface(number: u32, tunnel: Tunnel, source: &Source) -> String {
     let name = match source.interfaces.label(number) {
-        Some(label) => printable(&label).into_owned(),
+        Some(label) => harmless(&label),
         None => UNKNOWN.into(),
     };
     if tunnel.is_none() { name } else { format!("{name} {tunnel}") }

@@ -1,8 +1,8 @@
 //! The table of `dwell top --once`.
 
-use dwell_engine::top::View;
+use dwell_engine::{labels::harmless, top::View};
 
-use super::{UNKNOWN, cell, counted, printable, put, table, trimmed};
+use super::{UNKNOWN, cell, counted, put, table, trimmed};
 use crate::{Rate, Top};
 
 const FIGURES: [&str; 5] = ["rtt", "response", "send buffer", "resent", "rate"];
@@ -21,7 +21,7 @@ pub(super) fn rows(top: &Top<'_>, out: &mut Vec<u8>) {
         .iter()
         .map(|named| {
             let (row, figures) = (&named.row, &named.row.figures);
-            let mut line = vec![printable(&named.line).into_owned()];
+            let mut line = vec![harmless(&named.line)];
             if top.view != View::Flows {
                 line.push(row.flows.to_string());
             }
