@@ -108,7 +108,7 @@ pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
     run_within(options, descriptors::limits(), stop, |_| {})
 }
 
-/// The same within these limits; `on_listening` receives the address at which agents are awaited.
+/// The same within these limits; `on_listening` receives the address at which it listens for agents.
 fn run_within(
     options: Options,
     limits: Limits,

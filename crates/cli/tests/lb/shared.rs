@@ -322,7 +322,7 @@ fn root_a_balancer_logs_in_to_etcd_and_without_a_login_it_does_not_start() {
     scene.run();
     eventually("it leads", || shared(&scene)["leader"] == "a" && !shared(&scene)["set"].is_null());
     let warnings = scene.status()["warnings"].to_string();
-    assert!(warnings.contains("without TLS"), "{warnings}");
+    assert!(warnings.contains("does not use TLS"), "{warnings}");
     assert_eq!(scene.spread(20).len(), 2);
     let has = |line: &str| scene.get_metrics().contains(&format!("dwell_lb_shared_{line}\n"));
     eventually("metrics say so", || ["store_up 1", "members 1", "leads 1", "differing 0"].into_iter().all(has));

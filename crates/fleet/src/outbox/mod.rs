@@ -235,6 +235,8 @@ impl Outbox {
         } else if let Some(report) = state.queue.pop_front() {
             state.remove(report.what);
         }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Takes out all batches of the live run but the one that the collector may have stored already, hands them to `each`, and

@@ -299,7 +299,8 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         Ok(through) => through,
         Err(reason) => {
             shared.admission.count_turned_away();
-            if registration.has_replaced {
+            let has_replaced = registration.has_replaced;
+            if registration.end() && has_replaced {
                 handler.disconnected(&agent, Some(&format!("it connected again, and was refused: {reason}")));
             }
             return refuse(&mut link, reason);

@@ -4,7 +4,7 @@ use dwell_engine::socket::Account;
 use dwell_socket::table::{Config, ControllerKind};
 
 use super::{
-    harness::run,
+    harness::{library, program, run, run_with},
     skip::{required, skip},
 };
 
@@ -51,6 +51,10 @@ fn what_shuts_itself_in_while_it_has_connections_lives_on() {
         assert_eq!(outcome.counts.no_poller, 1);
         assert_eq!(outcome.socket("before").totals.written_bytes, 1000, "what was seen before is kept");
     }
+    // Its writes are cut no more.
+    let config = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
+    let library = library("libdwell_calls.so").display().to_string();
+    run_with(&program("shut_in_later"), &[], &config, &library).succeeded();
 }
 
 #[test]

@@ -195,6 +195,9 @@ impl State {
         // A program whose connect(2) was in progress calls it again to learn the result.
         let is_same = opening == Opening::Initiated && before & Mark::IN_PROGRESS != 0;
         HOOKED.fetch_add(1, SeqCst);
+        if let Some(stream) = self.stream(fd).filter(|_| !is_same) {
+            stream.reset();
+        }
         if self.pending.insert(fd) && !is_same {
             table().count(Count::TooShort);
         }
@@ -206,6 +209,9 @@ impl State {
 
     /// Returns the instructions for hooks of calls that write to a descriptor.
     pub fn mark(&self, fd: i32) -> Mark {
+        if IS_SHUT_IN.load(Relaxed) == 1 {
+            return Mark(0);
+        }
         Mark(self.mark_of(fd).map_or(0, |mark| mark.load(Relaxed)))
     }
 
@@ -269,7 +275,7 @@ impl State {
         // unshare(2) and setns(2) fail for some namespaces while a process has a second thread.
         let last = self.thread.swap(0, SeqCst);
         for _ in 0..END_ROUNDS {
-            if last == 0 || !sys::is_thread(last) {
+            if last == 0 || !sys::is_own_thread(last) {
                 break;
             }
             sys::sleep(END_NS / 50);
@@ -441,10 +447,14 @@ unsafe extern "C-unwind" fn poll(argument: usize, memory: sys::ThreadMemory) -> 
         // From here on a hook starts another poller. The kernel must not clear that poller's number when this one ends.
         sys::clear_at_end(None);
         state.poller.store(0, SeqCst);
-        let is_wanted = !state.pending.is_empty()
+        let mut is_wanted = !state.pending.is_empty()
             && IS_OVER.load(Relaxed) == 0
-            && state.changing.load(SeqCst) == 0
             && state.poller.compare_exchange(0, number, SeqCst, Relaxed).is_ok();
+        // Looked at last: whoever begins a change waits from then on for what is running.
+        if is_wanted && state.changing.load(SeqCst) > 0 {
+            state.poller.store(0, SeqCst);
+            is_wanted = false;
+        }
         if !is_wanted {
             // SAFETY: the memory is this thread's.
             unsafe { sys::leave(memory) }

@@ -106,6 +106,13 @@ pub fn is_thread(number: u32) -> bool {
     sent != Err(Errno(libc::ESRCH))
 }
 
+/// Returns false if no thread of this process has this number any more.
+pub fn is_own_thread(number: u32) -> bool {
+    // SAFETY: signal 0 only checks for existence.
+    let sent = unsafe { call(libc::SYS_tgkill, [pid() as usize, number as usize, 0, 0, 0, 0]) };
+    sent != Err(Errno(libc::ESRCH))
+}
+
 /// Opens a file for reading and writing.
 pub fn open(path: &CStr) -> Result<i32, Errno> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY;
@@ -165,7 +172,8 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: u64) {
     wait_by(libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, word, value, timeout_ns);
 }
 
-/// As [`wait`], for a word that the kernel clears when a thread ends: it looks for those who wait as in memory that processes share.
+/// As [`wait`], for a word that the kernel clears when a thread ends: it looks for those who wait as in memory that
+/// processes share.
 pub fn wait_for_end(word: &AtomicU32, value: u32, timeout_ns: u64) {
     wait_by(libc::FUTEX_WAIT, word, value, timeout_ns);
 }

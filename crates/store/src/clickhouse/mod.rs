@@ -371,13 +371,13 @@ impl Server {
     }
 }
 
-/// Returns the columns of a table on a server, separated by commas.
 /// Returns the columns of a table as a server has them, with their types.
 fn columns(table: &Table) -> String {
     let columns: Vec<_> = table.server_columns().chain(ROW).map(|(name, kind)| format!("{name} {kind}")).collect();
     columns.join(", ")
 }
 
+/// Returns the names of these columns, separated by commas.
 fn names(table: &Table) -> String {
     let names: Vec<_> = table.server_columns().chain(ROW).map(|(name, _)| name).collect();
     names.join(", ")

@@ -77,7 +77,7 @@ impl Collector<'_> {
     fn run(&mut self) -> Result<()> {
         let mut program =
             RunningProgram::start("collector", self.namespace, Path::new("env"), self.folder, &self.command)?;
-        program.wait_for("agents are awaited", 1, PATIENCE)?;
+        program.wait_for("listening for agents", 1, PATIENCE)?;
         self.program = Some(program);
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Fleet {
         let listen = format!("0.0.0.0:{COLLECTOR_PORT}");
         let collect = ["collect", "--listen", &listen, "--store", &store, "--key-file", &key];
         let mut programs = vec![start("collector", net.collector(), &collect)?];
-        programs[0].wait_for("agents are awaited", 1, PATIENCE)?;
+        programs[0].wait_for("listening for agents", 1, PATIENCE)?;
         let sample_bytes = options.sample_bytes.to_string();
         let ports = options.scenario.flows().len() as u16;
         let filter = format!(":{PORT}-{}", PORT + ports - 1);
@@ -62,7 +62,7 @@ impl Fleet {
             }
         }
         let patience = machine.as_ref().map_or(PATIENCE, |_| machine::PATIENCE);
-        programs[0].wait_for(" is here", 2, patience)?;
+        programs[0].wait_for(" connected", 2, patience)?;
         let devices = match options.scenario {
             Scenario::Container => {
                 let stack = ["stack", "--devices", "--interval", "1h", "--filter", &filter];

@@ -144,7 +144,7 @@ pub struct Args {
     metrics: MetricsArgs,
 }
 
-/// Megabytes that may wait in the spool, unless the user says otherwise.
+/// How much may wait in the spool, unless the user says otherwise.
 const SPOOL_BYTES: u64 = 2_000_000_000;
 
 /// The store.

@@ -2,8 +2,9 @@
 //!
 //! The kernel compares the unsent bytes with TCP_NOTSENT_LOWAT when it starts a new packet buffer, which with segmentation
 //! offload holds 64 KB: a program that writes much at once gets that much more than the limit into the send buffer.
-//! MSG_EOR completes a packet buffer early. The stream is therefore cut each so many bytes, whatever the sizes of
-//! the program's writes, and the kernel makes the program wait, or refuses the rest, at a cut.
+//! MSG_EOR completes a packet buffer early. The stream is therefore cut into pieces of one size, whatever the sizes of
+//! the program's writes, and the kernel makes the program wait, or refuses the rest, at a cut. A write that is not longer
+//! than a piece is not cut, so that a piece has up to twice its size.
 
 use std::sync::atomic::{
     AtomicU32,
@@ -12,7 +13,7 @@ use std::sync::atomic::{
 
 use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, c_int, iovec, msghdr, ssize_t};
 
-use super::{super::mark::Order, errno, real, set_errno};
+use super::{super::mark::Order, errno, real};
 use crate::sys;
 
 /// Flags of calls that may be cut. The kernel does something else for each call with another flag.
@@ -39,14 +40,20 @@ const TURN_ROUNDS: u32 = 10_000;
 /// The same for a call that must not wait.
 const SHORT_ROUNDS: u32 = 20;
 
-/// The right to write to a stream, until it is dropped. A write that is cut takes several calls, and those of other threads must not
-/// come between them: programs rely on it that the kernel keeps the bytes of one call together.
-struct Turn<'a>(&'a Stream);
+/// The right to write to a stream, until it is dropped. A write that is cut takes several calls, and those of other
+/// threads must not come between them: programs rely on it that the kernel keeps the bytes of one call together.
+struct Turn<'a> {
+    stream: &'a Stream,
+    thread: u32,
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if self.0.writer.swap(0, Release) & IS_AWAITED != 0 {
-            sys::wake(&self.0.writer);
+        let writer = &self.stream.writer;
+        // Whoever has waited for too long has taken the turn.
+        let free = |word: u32| (word & !IS_AWAITED == self.thread).then_some(0);
+        if writer.fetch_update(Release, Relaxed, free).is_ok_and(|word| word & IS_AWAITED != 0) {
+            sys::wake(writer);
         }
     }
 }
@@ -54,10 +61,10 @@ impl Drop for Turn<'_> {
 impl Stream {
     /// Waits until no other thread writes. `None` if the calling thread writes already: it is in a handler of a signal.
     fn turn(&self, rounds: u32) -> Result<Option<Turn<'_>>, WouldBlock> {
-        let thread = sys::thread();
+        let thread = thread();
         for _ in 0..rounds {
             match self.writer.compare_exchange(0, thread, Acquire, Relaxed) {
-                Ok(_) => return Ok(Some(Turn(self))),
+                Ok(_) => return Ok(Some(Turn { stream: self, thread })),
                 Err(writer) if writer & !IS_AWAITED == thread => return Ok(None),
                 Err(writer) => {
                     let awaited = writer | IS_AWAITED;
@@ -71,8 +78,22 @@ impl Stream {
             return Err(WouldBlock);
         }
         self.writer.swap(thread, Acquire);
-        Ok(Some(Turn(self)))
+        Ok(Some(Turn { stream: self, thread }))
     }
+
+    /// Forgets what a former connection at the descriptor has left.
+    pub fn reset(&self) {
+        self.filled.store(0, Relaxed);
+        self.writer.store(0, Release);
+    }
+}
+
+/// Returns a number that no other thread of the process has, by where its storage is: no system call, which a filter might
+/// forbid.
+fn thread() -> u32 {
+    // SAFETY: the address of this thread's errno, which is not read.
+    let address = unsafe { libc::__errno_location() } as usize;
+    (address >> 3) as u32 & !IS_AWAITED | 1
 }
 
 /// Another thread waits in a call that writes.
@@ -101,8 +122,7 @@ impl<'a> Pieces<'a> {
     pub unsafe fn write(&self, fd: c_int, parts: &[iovec], flags: c_int, whole: impl Fn() -> ssize_t) -> ssize_t {
         let rounds = if flags & MSG_DONTWAIT == 0 { TURN_ROUNDS } else { SHORT_ROUNDS };
         let Ok(turn) = self.stream.turn(rounds) else {
-            set_errno(libc::EAGAIN);
-            return -1;
+            return whole();
         };
         let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
         if length < self.room() || turn.is_none() {

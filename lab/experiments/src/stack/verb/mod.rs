@@ -225,7 +225,7 @@ fn flows(paths: &StoredPaths, outcome: &Outcome) -> String {
 
 /// Whether a message reports that an agent or a collector connected or left, as expected.
 fn is_expected(line: &str) -> bool {
-    ["awaited", "is here", "is there", "is gone"].iter().any(|expected| line.contains(expected))
+    ["listening for agents", "connected"].iter().any(|expected| line.contains(expected))
 }
 
 fn page(store: &Path) -> Result<(), Failure> {

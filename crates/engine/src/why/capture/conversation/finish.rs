@@ -34,7 +34,9 @@ impl Conversation {
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
         if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
             let (_, late_ns) = self.requests.whole();
+            let before_ns = times.get(Part::Transfer);
             times.take(Part::Transfer, late_ns);
+            let late_ns = before_ns - times.get(Part::Transfer);
             times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
             idle_ns += late_ns;
         }
