@@ -7,6 +7,15 @@
 
 #include "response/response_queue.h"
 
+/* Ticks (30 ms) within which a timer hardly delays an ACK, where nothing else shows it: Linux waits for 40 ms, unless
+ * the timer was set for an earlier segment.
+ */
+#define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
+/* Ticks (24 ms) within which no timer delays an ACK, unless it strikes whatever comes. */
+#define DWELL_LEAST_TIMER (24000000 >> DWELL_TICK_SHIFT)
+/* The least round trip, in ticks (2 ms), by which a packet that comes sooner is known not to answer. */
+#define DWELL_LEAST_ROUND_TRIP (2000000 >> DWELL_TICK_SHIFT)
+
 /* The server's tick until it has been measured: that of Linux and the BSDs. */
 #define DWELL_USUAL_TICK_NS 1000000
 /* The server's tick is measured when the flow is 2^18 ticks (67 ms) old, and again at each doubling up to 2^26. */
@@ -78,7 +87,7 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
  */
 static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, __u32 tick, __u32 echo, __u32 carried)
 {
-	__u32 unit, drift;
+	__u32 unit, drift, sooner;
 	__s64 passed;
 	__s32 late;
 
@@ -92,8 +101,11 @@ static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, _
 	late = tick - turn->base_tick - (__u32)passed;
 	drift = (tick - turn->base_tick) >> 13;
 	if (late <= (__s32)(drift < unit / 2 ? drift : unit / 2)) {
-		/* No handshake is late by more than it took: what it echoed is no time, as in a SYN cookie. */
-		if (turn->round_trip && late + (__s32)(turn->round_trip + unit) < 0)
+		/* No handshake is late by more than it took: what it echoed is no time, as in a SYN cookie. A request that
+		 * carries a sooner ACK may have waited too.
+		 */
+		sooner = unit + (carried ? DWELL_LEAST_ROUND_TRIP : turn->round_trip);
+		if (turn->round_trip && late + (__s32)sooner < 0)
 			turn->flags &= ~DWELL_TURN_TIED;
 		turn->base_tick = tick;
 		turn->base_echo = echo;
@@ -170,6 +182,21 @@ static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, 
 					   __u32 bytes)
 {
 	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
+}
+
+/* Returns whether an ACK of several segments was sent at once; `prompt` says that their number alone shows it, of a client that
+ * acknowledges each second segment. One that waits for more of them, or for its timer, sends such ACKs too: until it has
+ * been seen not to, an ACK was sent at once if it is later than the path makes it by less than a timer, and within an answer by
+ * no more than segments that come together are apart.
+ */
+static __always_inline int dwell_is_at_once(const struct dwell_auto_state *state, __s32 late, int prompt)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+	__u32 allowed = turn->end ? DWELL_TOGETHER + (turn->unit_ns >> DWELL_TICK_SHIFT) : DWELL_LEAST_TIMER;
+
+	if (state->second)
+		allowed = DWELL_DELAYED_ACK;
+	return late < (__s32)(turn->path + allowed) || (prompt && (state->second || late == DWELL_LATE_UNKNOWN));
 }
 
 /* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither

@@ -318,7 +318,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 			__builtin_memset(state->log, 0, sizeof(state->log));
 		dwell_turn_reset(&state->turn);
 		state->together = state->came = state->maybe = state->timers = 0;
-		state->pieced = state->lone = state->closing = 0;
+		state->pieced = state->lone = state->closing = state->second = 0;
 	}
 	state->next_seq = arrival->seq + 1;
 	state->flags &= ~DWELL_FLOW_NUMBERS;

@@ -233,6 +233,7 @@ struct dwell_auto_state {
 	__u8 pieced : 3;  /* answers come in pieces: so many must be seen whole before that is forgotten */
 	__u8 lone : 1;    /* all that came of the answer is one byte, or the FIN of a server that does not answer */
 	__u8 closing : 1; /* the client has ended the connection while it waited */
+	__u8 second : 1;  /* the client was seen to acknowledge each second segment */
 	__u8 together : 4; /* last segments that came together with those before, less late ACKs since that a timer sent */
 	__u8 came : 1;     /* the newest ACK of the answer is of such a segment, so far the last */
 	__u8 maybe : 1;    /* a request may have followed an answer soon enough, or not */

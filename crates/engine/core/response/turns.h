@@ -19,12 +19,6 @@
  */
 #define DWELL_MINOR 96
 
-/* Ticks (30 ms) within which a timer hardly delays an ACK, where nothing else shows it: Linux waits for 40 ms, unless
- * the timer was set for an earlier segment.
- */
-#define DWELL_DELAYED_ACK (30000000 >> DWELL_TICK_SHIFT)
-/* Ticks (24 ms) within which no timer delays an ACK, unless it strikes whatever comes. */
-#define DWELL_LEAST_TIMER (24000000 >> DWELL_TICK_SHIFT)
 /* Ticks (250 ms) between two small packets without an answer that are hardly one request: longer than a segment that
  * Nagle's algorithm holds back until a delayed ACK.
  */
@@ -33,8 +27,6 @@
 #define DWELL_INTERIM_BYTES 256
 /* Ticks (20 ms) of silence after which an answer is taken as complete when the epoch ends. */
 #define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
-/* The least round trip, in ticks (2 ms), by which a packet that comes sooner is known not to answer. */
-#define DWELL_LEAST_ROUND_TRIP (2000000 >> DWELL_TICK_SHIFT)
 
 #ifndef DWELL_RESPONSE_OUTLINED
 #define dwell_turn_before dwell_turn_before_in
@@ -135,12 +127,14 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, arrival->payload_bytes);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
 	__u32 latest = tick;
-	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK, certain;
+	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK;
+	__u32 prompt = several && dwell_is_prompt(turn, segments, bytes), certain, unclear;
 
-	certain = !carried && dwell_is_prompt(turn, segments, bytes);
+	if (several && turn->end && waited < DWELL_LEAST_TIMER && bytes == 2 * segments.usual)
+		state->second = 1;
+	certain = several && dwell_is_at_once(state, late, prompt);
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
-	certain |= several && late < (__s32)(turn->path + DWELL_DELAYED_ACK); /* sooner than by a timer */
 	if (late != DWELL_LATE_UNKNOWN && certain) {
 		turn->path = late;
 		if (late <= (__s32)unit)
@@ -170,18 +164,22 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	}
 	state->lone = bytes == 1;
 	state->closing = 0;
+	unclear = turn->end ? turn->flags & DWELL_TURN_UNSURE : 0;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
+	DWELL_BARRIER(); /* BPF's stack has no room to keep what is computed from memory */
 	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
 	if (late == DWELL_LATE_UNKNOWN) {
 		if (carried || (!certain && !soon && bytes <= segments.most)) {
 			turn->flags |= DWELL_TURN_UNSURE;
 			end = dwell_turn_earliest(turn, tick, waited);
 		}
-	} else if (!certain && several && !turn->mss) {
-		turn->flags |= DWELL_TURN_UNSURE; /* a queue on the path, or one jumbo segment */
+	} else if (!certain && several && (prompt || !turn->mss)) {
+		/* a queue on the path, a client that waits for more, or one jumbo segment */
+		turn->flags |= DWELL_TURN_UNSURE;
 		end = dwell_turn_earliest(turn, tick, waited);
 	} else if (!certain && late > (__s32)(turn->path + unit)) {
 		end = dwell_turn_moved(state, tick, late, waited, carried);
+		turn->flags |= unclear; /* what delayed the ACK before may have delayed the segment */
 		if (!(turn->flags & DWELL_TURN_UNSURE))
 			latest = end;
 		if (turn->flags & DWELL_TURN_MOVED)

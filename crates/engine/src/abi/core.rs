@@ -2825,6 +2825,39 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn second(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<7usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_second(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<7usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn second_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<7usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_second_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<7usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn together(&self) -> __u8 {
         unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<8usize, 4u8>() as u8) }
     }
@@ -2962,6 +2995,7 @@ impl dwell_auto_state {
         pieced: __u8,
         lone: __u8,
         closing: __u8,
+        second: __u8,
         together: __u8,
         came: __u8,
         maybe: __u8,
@@ -2983,6 +3017,10 @@ impl dwell_auto_state {
         __bindgen_bitfield_unit.set_const::<6usize, 1u8>({
             let closing: u8 = unsafe { ::std::mem::transmute(closing) };
             closing as u64
+        });
+        __bindgen_bitfield_unit.set_const::<7usize, 1u8>({
+            let second: u8 = unsafe { ::std::mem::transmute(second) };
+            second as u64
         });
         __bindgen_bitfield_unit.set_const::<8usize, 4u8>({
             let together: u8 = unsafe { ::std::mem::transmute(together) };

@@ -189,8 +189,8 @@ const KINDS: &[Kind] = &[
         change: |setting, random| {
             setting.acks = Acks::Every { segments: 8, timer_ns: one_of(random, &[25, 40, 100]) * MS };
         },
-        wrong: 20,
-        believed: 83,
+        wrong: 5,
+        believed: 71,
     },
     Kind {
         name: "ACKs thinned",
