@@ -1,6 +1,7 @@
 //! `dwell report`: the page of a store with known figures, as a browser shows it.
 
 use std::{
+    collections::HashSet,
     io::{Read, Write},
     net::IpAddr,
     path::{Path, PathBuf},
@@ -210,6 +211,12 @@ fn the_waterfall_has_the_figures_of_the_chosen_flows() {
     assert_eq!(figures(&all, "end-to-end")[..2], ["400".to_owned(), "13.8 ms".to_owned()]);
     assert_eq!(figures(&all, "tx tcp-ip")[1], "3.00 µs");
     assert!(all.contains("all flows</output>"), "it does not say which flows");
+    // Lines of one chart are told apart without their colours.
+    let chart = all.split_once("distributions of the segments").unwrap().1.split_once("</svg>").unwrap().0;
+    let dash = |line: &str| Some(line.split_once("stroke-dasharray=\"")?.1.split_once('"')?.0.to_owned());
+    let dashes: Vec<_> = chart.split("<polyline").skip(1).filter_map(dash).collect();
+    let different: HashSet<_> = dashes.iter().collect();
+    assert!(dashes.len() > 5 && different.len() == dashes.len(), "{dashes:?}");
 
     let one = stored.shown("#flows=10.78.0.1:40001").unwrap();
     assert_eq!(

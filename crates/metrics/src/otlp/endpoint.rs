@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(shown, ["authorization=Bearer a:b", "x-scope-orgid=1"]);
         assert!(!format!("{headers:?}").contains("Bearer"));
         for wrong in ["a: b\nsecret", "a: b\nsec ret: c", "a: b\nsecret: \u{1}"] {
-            assert_eq!(wrong.parse::<Headers>().unwrap_err(), "line 2 is no header: write NAME: VALUE");
+            assert_eq!(wrong.parse::<Headers>().unwrap_err(), "line 2 is not a header: write NAME: VALUE");
         }
     }
 }

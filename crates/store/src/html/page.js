@@ -265,11 +265,10 @@ function allSeries(cells) {
 
 // The distributions of all segments, in one chart.
 
-// Of lines of one colour, each has its own dashes.
-function stroke(leg) {
-	if (leg.name === "end-to-end") return { colour: "var(--ink)", dash: "none", width: 2.4 };
-	if (leg.name === "total") return { dash: leg.direction === "tx" ? "9 3 2 3" : "2 3", width: 2.4 };
-	return { dash: leg.part_of === null ? "none" : leg.name === "application" ? "2 3" : "7 4", width: 1.8 };
+// Each line has its own dashes, so that lines are told apart without their colours.
+function stroke(leg, index) {
+	const dash = index ? `${[3, 8, 16][index % 3]} 3${" 2 3".repeat(index / 3)}` : "none";
+	return leg.name === "end-to-end" ? { colour: "var(--ink)", dash, width: 2.4 } : { dash, width: leg.name === "total" ? 2.4 : 1.8 };
 }
 
 function distributions(cells) {
@@ -279,7 +278,7 @@ function distributions(cells) {
 	const scale = logarithmic(Math.min(...shown.map(([, cell]) => cell.min)), Math.max(...shown.map(([, cell]) => cell.max)), 58, right);
 	const share = { top: 12, bottom: height - 44, ticks: [0, 0.25, 0.5, 0.75, 0.9, 1], label: (value) => `${value * 100} %` };
 	share.at = (value) => share.bottom - value * (share.bottom - share.top);
-	const drawn = shown.map(([n, cell]) => {
+	const drawn = shown.map(([n, cell], index) => {
 		const leg = data.legs[n];
 		let seen = 0;
 		const total = cell.buckets.reduce((sum, [, count]) => sum + count, 0);
@@ -288,7 +287,7 @@ function distributions(cells) {
 			seen += count;
 			points.push([Math.min(Math.max(low + widthOf(low), cell.min), cell.max), seen / total]);
 		}
-		return { pieces: [points], colour: colour(leg), name: legName(leg), ...stroke(leg) };
+		return { pieces: [points], colour: colour(leg), name: legName(leg), ...stroke(leg, index) };
 	});
 	const svg = lines({
 		width, height, title: "distributions of the segments", description: drawn.map((line) => line.name).join(", "), lines: drawn, unit: "time in the segment",
