@@ -55,7 +55,7 @@ struct Latency {
 /// The start of a line of a socket.
 const SOCKET: &str = r#"{"type":"run.socket","#;
 
-/// Reads all samples of a file that `dwell run --format jsonl --output` wrote, in the order of their times.
+/// Reads all samples of a file that `dwell run --format jsonl --write` wrote, in the order of their times.
 ///
 /// # Errors
 ///
