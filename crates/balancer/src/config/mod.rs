@@ -204,6 +204,11 @@ impl Config {
         }
     }
 
+    /// Returns the warnings as texts.
+    pub fn warning_texts(&self) -> Vec<String> {
+        self.warnings.iter().map(ToString::to_string).collect()
+    }
+
     /// Returns the number of backends of all VIPs.
     pub fn backends(&self) -> usize {
         self.vips.iter().map(|vip| vip.backends.len()).sum()

@@ -24,7 +24,7 @@ impl Balancer {
             Request::Reload { dry_run: false } => to_json(&self.reload()?),
             Request::Reload { dry_run: true } => {
                 let (config, _, changes) = self.plan_reload()?;
-                to_json(&Changes { changes, warnings: config.warnings.iter().map(ToString::to_string).collect() })
+                to_json(&Changes { changes, warnings: config.warning_texts() })
             }
             Request::Drain { backend, undo } => to_json(&self.drain(&backend, undo)?),
             Request::Add { vip, address, name, weight, server_id } => {
@@ -97,7 +97,7 @@ impl Balancer {
         }
         self.loaded = jiff::Timestamp::now();
         self.config.warnings = config.warnings;
-        Ok(Changes { changes, warnings: self.config.warnings.iter().map(ToString::to_string).collect() })
+        Ok(Changes { changes, warnings: self.config.warning_texts() })
     }
 
     fn apply_and_save(&mut self, wanted: Vec<Vip>, planned: Plan) -> Result<(), String> {

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use dwell_balancer::api::{BackendName, Changes, Client, Request};
 
-use super::print;
+use super::{print, warn};
 use crate::{
     exit::{Exit, Failure},
     tell::tell,
@@ -51,6 +51,6 @@ fn change(socket: &Path, request: &Request) -> Result<Exit, Failure> {
         [] => print("nothing to change\n")?,
         changes => print(format!("{}\n", changes.join("\n")))?,
     }
-    changes.warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
+    warn(&changes.warnings);
     Ok(Exit::Done)
 }

@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn warnings(config: &Config) -> Vec<String> {
-    let mut warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let mut warnings = config.warning_texts();
     if let Err(error) = Interface::find(&config.interface) {
         warnings.push(error.to_string());
     }

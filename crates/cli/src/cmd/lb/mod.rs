@@ -11,6 +11,7 @@ mod stored;
 mod top;
 
 use std::{
+    fmt::Display,
     net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -193,6 +194,11 @@ fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> 
 fn weight(text: &str) -> Result<f64, String> {
     let weight = text.parse().map_err(|error| format!("{error}"))?;
     check_weight(weight).map(|()| weight)
+}
+
+/// Reports what a configuration says to no effect.
+fn warn(warnings: &[impl Display]) {
+    warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
 }
 
 /// Returns an object as a line of JSON. `time` is in RFC 3339.

@@ -13,13 +13,13 @@ use std::{
 
 use dwell_balancer::{
     api::Listener,
-    config::{Config, Fault, MetricsSettings},
+    config::{Config, MetricsSettings},
     control::Balancer,
 };
 use dwell_store::StoreError;
 use signal_hook::{consts::SIGHUP, flag};
 
-use super::{events, stored::Backends};
+use super::{events, stored::Backends, warn};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
@@ -106,11 +106,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     ended?;
     tell("packets are still forwarded as before: `dwell lb detach` ends that");
     Ok(exit)
-}
-
-/// Tells of keys from which nothing follows.
-fn warn(warnings: &[Fault]) {
-    warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
 }
 
 /// The longest time that the end waits for the store: what restarts a balancer waits for it too, and nobody else steers.

@@ -207,7 +207,7 @@ impl NamedPrograms {
     }
 }
 
-/// The network namespaces that could not be entered, by their numbers, and since when; without a time once that was told. A process
+/// The network namespaces that could not be entered, by their numbers, and since when; without a time once that was reported. A process
 /// that ends while its namespace is looked for leaves one that the next search enters.
 #[derive(Default)]
 struct Inaccessible(HashMap<u64, Option<Instant>>);
@@ -215,13 +215,13 @@ struct Inaccessible(HashMap<u64, Option<Instant>>);
 impl Inaccessible {
     /// Returns true once per namespace, after it has been inaccessible for `patience`, and for a number of namespaces at most.
     fn is_news(&mut self, number: u64, now: Instant, patience: Duration) -> bool {
-        let told = self.0.values().filter(|since| since.is_none()).count();
+        let reported = self.0.values().filter(|since| since.is_none()).count();
         let since = self.0.entry(number).or_insert(Some(now));
         let is_late = since.is_some_and(|since| now.duration_since(since) >= patience);
         if is_late {
             *since = None;
         }
-        is_late && told < MAX_NAMED
+        is_late && reported < MAX_NAMED
     }
 }
 
@@ -248,11 +248,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_that_stays_inaccessible_is_told_once() {
+    fn a_namespace_that_stays_inaccessible_is_reported_once() {
         let (mut found, start) = (Inaccessible::default(), Instant::now());
-        let told: Vec<_> =
+        let reported: Vec<_> =
             [0, 500, 1000, 1500].map(|ms| found.is_news(1, start + Duration::from_millis(ms), LATE)).into();
-        assert_eq!(told, [false, false, true, false]);
+        assert_eq!(reported, [false, false, true, false]);
         assert!(found.is_news(2, start, Duration::ZERO), "at the end of a run");
         let more = (3..100).filter(|number| found.is_news(*number, start, Duration::ZERO)).count();
         assert_eq!(more + 2, MAX_NAMED);

@@ -59,13 +59,14 @@ impl Drop for Turn<'_> {
 }
 
 impl Stream {
-    /// Waits until no other thread writes. `None` if the calling thread writes already: it is in a handler of a signal.
-    fn turn(&self, rounds: u32) -> Result<Option<Turn<'_>>, WouldBlock> {
+    /// Waits until no other thread writes. `None` if the calling thread writes already, as it is in a handler of a signal, or if
+    /// another one still does after fewer than [`TURN_ROUNDS`].
+    fn turn(&self, rounds: u32) -> Option<Turn<'_>> {
         let thread = thread();
         for _ in 0..rounds {
             match self.writer.compare_exchange(0, thread, Acquire, Relaxed) {
-                Ok(_) => return Ok(Some(Turn { stream: self, thread })),
-                Err(writer) if writer & !IS_AWAITED == thread => return Ok(None),
+                Ok(_) => return Some(Turn { stream: self, thread }),
+                Err(writer) if writer & !IS_AWAITED == thread => return None,
                 Err(writer) => {
                     let awaited = writer | IS_AWAITED;
                     if self.writer.compare_exchange(writer, awaited, Relaxed, Relaxed).is_ok() {
@@ -75,10 +76,10 @@ impl Stream {
             }
         }
         if rounds < TURN_ROUNDS {
-            return Err(WouldBlock);
+            return None;
         }
         self.writer.swap(thread, Acquire);
-        Ok(Some(Turn { stream: self, thread }))
+        Some(Turn { stream: self, thread })
     }
 
     /// Forgets what a former connection at the descriptor has left.
@@ -95,9 +96,6 @@ fn thread() -> u32 {
     let address = unsafe { libc::__errno_location() } as usize;
     (address >> 3) as u32 & !IS_AWAITED | 1
 }
-
-/// Another thread waits in a call that writes.
-struct WouldBlock;
 
 /// A cut stream, and the size of its pieces, which is not 0.
 pub struct Pieces<'a> {
@@ -121,9 +119,7 @@ impl<'a> Pieces<'a> {
     /// As writev(2).
     pub unsafe fn write(&self, fd: c_int, parts: &[iovec], flags: c_int, whole: impl Fn() -> ssize_t) -> ssize_t {
         let rounds = if flags & MSG_DONTWAIT == 0 { TURN_ROUNDS } else { SHORT_ROUNDS };
-        let Ok(turn) = self.stream.turn(rounds) else {
-            return whole();
-        };
+        let turn = self.stream.turn(rounds);
         let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
         if length < self.room() || turn.is_none() {
             let sent = whole();
