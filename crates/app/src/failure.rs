@@ -50,7 +50,7 @@ macro_rules! failure {
         impl From<Failure> for std::process::ExitCode {
             fn from(failure: Failure) -> std::process::ExitCode {
                 if let Some(error) = &failure.error {
-                    $crate::tell::alarm(format_args!("{}", $crate::failure::in_words(error.chain())));
+                    $crate::log::alarm(format_args!("{}", $crate::failure::in_words(error.chain())));
                 }
                 failure.exit.into()
             }

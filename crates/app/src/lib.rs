@@ -5,10 +5,10 @@ pub mod args;
 pub mod completions;
 mod exit;
 pub mod failure;
+pub mod log;
 pub mod man;
 pub mod progress;
 mod service;
 pub mod stop;
-pub mod tell;
 
 pub use exit::Exit;

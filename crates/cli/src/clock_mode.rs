@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use dwell_fleet::CollectorAddress;
 use dwell_probes::clock::{ClockMode, driver_obstacle};
 
-use crate::{exit::Failure, tell::tell};
+use crate::{exit::Failure, log::log};
 
 /// The option.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ impl ClockModeArgs {
             ClockMode::DriverForced => ", also where it carries the default route",
             ClockMode::Socket | ClockMode::Generic => return mode,
         };
-        tell(format_args!(
+        log(format_args!(
             "an XDP program will be attached in the driver of each device by which clocks are compared{but}, and stay there \
              until the end; some drivers reset the link for that, lose packets, or refuse jumbo frames"
         ));

@@ -4,7 +4,7 @@ use std::env;
 
 use dwell_fleet::Confinement;
 
-use crate::{exit::Failure, tell::tell};
+use crate::{exit::Failure, log::log};
 
 /// Where the certificates of authorities are, if not at the system's place.
 const AUTHORITIES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -15,7 +15,7 @@ pub fn confine(mut kept: Confinement) -> Result<(), Failure> {
     let authorities = AUTHORITIES.into_iter().filter_map(env::var_os);
     kept.reads.extend(authorities.flat_map(|paths| env::split_paths(&paths).collect::<Vec<_>>()));
     if !dwell_fleet::confine(&kept)? {
-        tell(format_args!("this kernel has no Landlock: the process keeps access to all files of its user"));
+        log(format_args!("this kernel has no Landlock: the process keeps access to all files of its user"));
     }
     Ok(())
 }

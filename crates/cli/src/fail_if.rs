@@ -11,7 +11,7 @@ use dwell_records::{ConditionOutcome, Latency, Verdict, counted};
 use crate::{
     args::{duration, nanos},
     exit::Exit,
-    tell::{alarm, tell},
+    log::{alarm, log},
 };
 
 /// Conditions that were given together, joined by `or`.
@@ -200,7 +200,7 @@ impl Condition {
 pub fn announce(verdict: &Verdict, (one, many): (&str, &str)) {
     for outcome in &verdict.conditions {
         let sentence = sentence(outcome, (one, many));
-        if outcome.holds == Some(false) { tell(sentence) } else { alarm(sentence) }
+        if outcome.holds == Some(false) { log(sentence) } else { alarm(sentence) }
     }
 }
 

@@ -12,8 +12,8 @@ use dwell_socket::privilege;
 
 use crate::{
     exit::{Exit, Failure},
+    log::log,
     secret,
-    tell::tell,
 };
 
 /// Longest file of a token, in bytes.
@@ -77,7 +77,7 @@ impl IdentityArgs {
         let asked = asked.unwrap_or_else(|panic| resume_unwind(panic));
         let key = asked.map_err(|error| Failure::new(Exit::Host, anyhow!("cannot give up privileges: {error}")))?;
         file.keep(&key.map_err(|error| Failure::new(Exit::Host, error))?)?;
-        tell(format_args!("the collector has made the key of {}: it is in {}", token.agent(), key_file.display()));
+        log(format_args!("the collector has made the key of {}: it is in {}", token.agent(), key_file.display()));
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl IdentityArgs {
         let Some(agents) = agents else {
             let (identity, _) = self.identity()?;
             if identity.is_shared() {
-                tell(format_args!(
+                log(format_args!(
                     "agents share the collector's key: each host that has it can act as any agent, and as a collector; give \
                      each a key of its own with --new-agent and --agents"
                 ));

@@ -27,7 +27,7 @@ mod vocabulary;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dwell_app::{args, stop, tell};
+use dwell_app::{args, log, stop};
 use sinks::{queue, statuses, stored, written};
 
 #[derive(Debug, Parser)]

@@ -9,7 +9,7 @@ use dwell_metrics::{
     serve,
 };
 
-use crate::{args::served_at, exit::Failure, secret, source::host_name, tell::tell};
+use crate::{args::served_at, exit::Failure, log::log, secret, source::host_name};
 
 /// The time from one push to the next, unless the environment has another.
 const PUSH_INTERVAL: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub struct MetricsArgs {
 }
 
 /// Exports metrics while it lives; dropped, it pushes them a last time.
-pub struct Served {
+pub struct MetricsOutputs {
     /// What is exported.
     pub registry: Arc<Registry>,
     _server: Option<Server>,
@@ -55,7 +55,7 @@ impl MetricsArgs {
 
     /// Starts what is asked for of a verb, if anything is: at once, so that a wrong address is known before anything is
     /// attached.
-    pub fn start(&self, verb: &str) -> Result<Option<Served>, Failure> {
+    pub fn start(&self, verb: &str) -> Result<Option<MetricsOutputs>, Failure> {
         if !self.is_given() {
             return Ok(None);
         }
@@ -64,13 +64,13 @@ impl MetricsArgs {
         let server = self.metrics.map(|address| serve(address, Arc::clone(&registry)));
         let server = server.transpose().map_err(Failure::usage)?;
         if let Some(server) = &server {
-            tell(format_args!("metrics at http://{}/metrics", server.address()));
+            log(format_args!("metrics at http://{}/metrics", server.address()));
         }
         let pusher = target.map(|target| {
-            tell(format_args!("metrics to {} every {:?}", target.endpoint, target.interval));
-            Pusher::start(target, Arc::clone(&registry), tell).map_err(Failure::usage)
+            log(format_args!("metrics to {} every {:?}", target.endpoint, target.interval));
+            Pusher::start(target, Arc::clone(&registry), log).map_err(Failure::usage)
         });
-        Ok(Some(Served { registry, _server: server, _pusher: pusher.transpose()? }))
+        Ok(Some(MetricsOutputs { registry, _server: server, _pusher: pusher.transpose()? }))
     }
 
     fn target(&self, endpoint: &Endpoint, verb: &str) -> Result<Target, Failure> {

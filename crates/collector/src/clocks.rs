@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best, pause};
 use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Method, Prober, Round, Station};
@@ -191,7 +191,7 @@ impl Clocks {
         };
         let fit = clock.add(&round.exchanges);
         if let Fit::Stepped { by_ns } = fit {
-            tell(format_args!(
+            log(format_args!(
                 "the clock of {host} was stepped by {by_ns} ns, or its host has rebooted: the comparison starts over"
             ));
         }
@@ -237,7 +237,7 @@ fn same(host: &str) -> ClockSample {
 }
 
 fn cannot(agent: &Agent, reason: impl std::fmt::Display) {
-    tell(format_args!(
+    log(format_args!(
         "the clock of {} cannot be compared: {reason}; until it can, nothing is known of the path \
          between it and other hosts",
         agent.name

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_records::counted;
 use dwell_store::{Refusal, RefusedRow, Server, SpoolSize, Store, StoreError, Waiting};
 
@@ -318,7 +318,7 @@ impl Deliverer {
         let reason = error.to_string();
         let mut shared = lock(&self.shared);
         if shared.refused == 0 {
-            tell(format_args!("{reason}; the rows that it does not take are in the spool's table 'refused'"));
+            log(format_args!("{reason}; the rows that it does not take are in the spool's table 'refused'"));
         }
         shared.refused += rows.len() as u64;
         refused.extend(rows.iter().map(|row| RefusedRow { row: row.row, reason: reason.clone() }));
@@ -351,7 +351,7 @@ impl Trouble {
             _ => "unreachable",
         };
         if self.reason.as_deref() != Some(reason) {
-            tell(format_args!("{error}; what comes waits in the spool"));
+            log(format_args!("{error}; what comes waits in the spool"));
         }
         self.reason = Some(reason.to_owned());
     }
@@ -363,7 +363,7 @@ impl Trouble {
 
     fn end(&mut self, server: &Server) {
         if mem::take(self).reason.is_some() {
-            tell(format_args!("{} takes rows again", server.address()));
+            log(format_args!("{} takes rows again", server.address()));
         }
     }
 }

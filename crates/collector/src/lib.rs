@@ -4,7 +4,7 @@
 //! One thread per agent receives; one thread writes ([`Collector`](collector::Collector)). Between them is a bounded
 //! queue, so agents wait while the store is slow.
 
-#![deny(clippy::print_stderr, reason = "messages go through dwell_app::tell")]
+#![deny(clippy::print_stderr, reason = "messages go through dwell_app::log")]
 
 mod clocks;
 mod collector;
@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_app::{stop::Stop, tell::tell};
+use dwell_app::{log::log, stop::Stop};
 use dwell_engine::{gray, layers::join::Config};
 use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
@@ -130,7 +130,7 @@ fn run_within(
     collector.set_gray(gray);
     collector.set_gate()?;
     let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
-    tell(format_args!("listening for agents at {}", server.address()));
+    log(format_args!("listening for agents at {}", server.address()));
     on_listening(server.address());
     let ended = work(&mut collector, &jobs, &gate, stop, &server);
     let refusals = server.refusals();

@@ -118,10 +118,10 @@ impl CollectorMetrics {
     }
 
     /// Adds the bytes of an interval on one segment of the path between two hosts.
-    pub fn path(&mut self, tx_host: &str, rx_host: &str, leg: PathSegment, histogram: &Histogram) {
-        let direction = leg.direction().map_or("", |direction| direction.name());
-        let labels = [tx_host, rx_host, direction, leg.name()];
-        self.paths.get(labels, [OTHER, OTHER, direction, leg.name()]).merge(histogram);
+    pub fn path(&mut self, tx_host: &str, rx_host: &str, segment: PathSegment, histogram: &Histogram) {
+        let direction = segment.direction().map_or("", |direction| direction.name());
+        let labels = [tx_host, rx_host, direction, segment.name()];
+        self.paths.get(labels, [OTHER, OTHER, direction, segment.name()]).merge(histogram);
     }
 
     /// Replaces the collector's counts.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_fleet::{
     Agent, Busy, Error, Handler, peer_host,
     wire::{AgentName, Batch},
@@ -291,20 +291,20 @@ impl Handler for Front {
         };
         // Whoever reads this may be slow, and others of them need not wait for that.
         if is_due {
-            tell(format_args!("{address} is refused: {reason}; update the older of the two, the collector first"));
+            log(format_args!("{address} is refused: {reason}; update the older of the two, the collector first"));
         }
     }
 
     fn unusable(&self, error: &Error) {
-        tell(format_args!(
+        log(format_args!(
             "{error}; until that is fixed, the previous content of the files stays in use, and agents are refused once it expires"
         ));
     }
 
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>) {
         match outcome {
-            Ok(name) => tell(format_args!("{name} has its key, at {address}")),
-            Err(reason) => tell(format_args!("an agent at {address} asked for its key and has none: {reason}")),
+            Ok(name) => log(format_args!("{name} has its key, at {address}")),
+            Err(reason) => log(format_args!("an agent at {address} asked for its key and has none: {reason}")),
         }
     }
 

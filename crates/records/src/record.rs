@@ -309,9 +309,9 @@ pub struct PathTable<'a> {
 
 impl PathTable<'_> {
     /// Returns the share of a path segment in the time from end to end, from 0 to 1.
-    pub(crate) fn share(&self, leg: PathSegment) -> Option<f64> {
+    pub(crate) fn share(&self, segment: PathSegment) -> Option<f64> {
         let whole = self.path.segment(PathSegment::EndToEnd).sum_ns();
-        (whole > 0).then(|| self.path.segment(leg).sum_ns() as f64 / whole as f64)
+        (whole > 0).then(|| self.path.segment(segment).sum_ns() as f64 / whole as f64)
     }
 }
 

@@ -32,7 +32,7 @@ pub use backend::BackendRow;
 pub use clickhouse::{Address, Login, Patience, Server};
 pub use error::{Refusal, StoreError};
 pub use gray::GrayRow;
-pub use read::{ClockRead, LostRead, Place, Read, Reader, Silence, Span};
+pub use read::{Place, Reader, Silence, Span, StoredClock, StoredLoss, StoredSegment};
 pub use read_last::{LastBackend, LastKind, LastLatency};
 pub use recorder::{Recorder, Recording};
 pub use retain::{Origin, Retain, Retention};
@@ -81,7 +81,7 @@ pub struct PathRow<'a> {
     /// The same as the receiver sees it, if that is something else.
     pub rx_flow: Option<Ends>,
     /// The path segment.
-    pub leg: PathSegment,
+    pub segment: PathSegment,
     /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
     /// How the time is known.

@@ -32,14 +32,14 @@ pub struct Reader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// The path from a host to a host, for bytes that both have seen; `None` where there is no agent.
-    Way(Option<i64>, Option<i64>),
+    Path(Option<i64>, Option<i64>),
     /// One host, for all its bytes.
     Host(i64),
 }
 
 /// The time of bytes on a path segment in an interval.
 #[derive(Debug, Clone)]
-pub struct Read {
+pub struct StoredSegment {
     /// The end of the interval in Unix time.
     pub time_ns: i64,
     /// The host or hosts.
@@ -47,7 +47,7 @@ pub struct Read {
     /// The number of one direction of a connection; `None` stands for all flows together.
     pub flow: Option<i64>,
     /// The path segment.
-    pub leg: PathSegment,
+    pub segment: PathSegment,
     /// True for bytes that TCP sent more than once, which are kept apart.
     pub resent: bool,
     /// True if the time is half of a round trip, and not measured with bytes that both hosts have seen.
@@ -66,7 +66,7 @@ pub struct Read {
 
 /// The quality of a host's clock during a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClockRead {
+pub struct StoredClock {
     /// The host's number.
     pub host: i64,
     /// The greatest bound.
@@ -79,7 +79,7 @@ pub struct ClockRead {
 
 /// Batches of a host that are not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostRead {
+pub struct StoredLoss {
     /// The host's number.
     pub host: i64,
     /// The numbers of the first and of the last batch, if that is known.
@@ -220,7 +220,7 @@ impl Reader {
     pub fn flows(&self, span: Span, hosts: &[i64]) -> Result<Vec<(i64, Ends, u64)>, StoreError> {
         let list = hosts.iter().map(i64::to_string).collect::<Vec<_>>();
         let list = list.join(",");
-        let (of_host, of_way) = match hosts {
+        let (of_host, of_path) = match hosts {
             [] => (String::new(), String::new()),
             _ => {
                 (format!("AND host_id IN ({list})"), format!("AND (tx_host_id IN ({list}) OR rx_host_id IN ({list}))"))
@@ -232,7 +232,7 @@ impl Reader {
             SELECT flow_id, sum(count) AS n FROM interval
                 WHERE segment = 'total' AND {chosen} {of_host} GROUP BY flow_id, host_id, direction
             UNION ALL SELECT flow_id, sum(count) FROM path
-                WHERE segment = 'end-to-end' AND {chosen} {of_way} GROUP BY flow_id)
+                WHERE segment = 'end-to-end' AND {chosen} {of_path} GROUP BY flow_id)
             JOIN flow USING (flow_id) GROUP BY flow_id ORDER BY n DESC, flow_id"
         );
         self.read(|db| {
@@ -271,7 +271,7 @@ impl Reader {
     /// # Errors
     ///
     /// [`StoreError::Sqlite`], also if all rows are damaged.
-    pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(Read)) -> Result<u64, StoreError> {
+    pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(StoredSegment)) -> Result<u64, StoreError> {
         self.read(|db| {
             db.execute("DELETE FROM chosen", [])?;
             let mut insert = db.prepare("INSERT INTO chosen VALUES (?1)")?;
@@ -310,7 +310,7 @@ impl Reader {
     }
 
     /// Returns the quality of each host's clock that was compared with the collector's.
-    pub fn clocks(&self, span: Span) -> Result<Vec<ClockRead>, StoreError> {
+    pub fn clocks(&self, span: Span) -> Result<Vec<StoredClock>, StoreError> {
         // A bare column is of the row with the maximum only where there is one maximum.
         let sql = "WITH chosen AS (SELECT * FROM clock WHERE time_ns > ?1 AND time_ns <= ?2),
                 latest AS (SELECT host_id, method, max(time_ns) FROM chosen GROUP BY host_id)
@@ -319,7 +319,7 @@ impl Reader {
         self.read(|db| {
             let mut statement = db.prepare(sql)?;
             let rows = statement.query_map([span.0, span.1], |row| {
-                Ok(ClockRead {
+                Ok(StoredClock {
                     host: row.get(0)?,
                     bound_ns: row.get::<_, i64>(1)?.cast_unsigned(),
                     steps: row.get::<_, i64>(2)?.cast_unsigned(),
@@ -332,7 +332,7 @@ impl Reader {
 
     /// Returns the latest losses of these hosts, or of all if none are given, at most `most`, the latest first; and how many there
     /// are.
-    pub fn lost(&self, span: Span, hosts: Option<&[i64]>, most: usize) -> Result<(Vec<LostRead>, u64), StoreError> {
+    pub fn lost(&self, span: Span, hosts: Option<&[i64]>, most: usize) -> Result<(Vec<StoredLoss>, u64), StoreError> {
         let chosen = format!("ifnull(to_ns, time_ns) > ?1 AND ifnull(from_ns, time_ns) <= ?2 AND {OF_HOSTS}");
         // The tables of older versions know of no losses.
         if self.version < 4 {
@@ -347,7 +347,7 @@ impl Reader {
             );
             let mut statement = db.prepare(&sql)?;
             let rows = statement.query_map(params![span.0, span.1, list(hosts), most as i64], |row| {
-                Ok(LostRead {
+                Ok(StoredLoss {
                     host: row.get(0)?,
                     batches: (
                         row.get::<_, i64>(1)?.cast_unsigned(),
@@ -407,21 +407,21 @@ pub(crate) fn list(hosts: Option<&[i64]>) -> Option<String> {
     hosts.map(|hosts| serde_json::Value::from(hosts).to_string())
 }
 
-fn one(row: &Row<'_>) -> rusqlite::Result<Read> {
-    let (segment, direction): (String, Option<String>) = (row.get(4)?, row.get(5)?);
-    let leg = PathSegment::ALL
+fn one(row: &Row<'_>) -> rusqlite::Result<StoredSegment> {
+    let (name, direction): (String, Option<String>) = (row.get(4)?, row.get(5)?);
+    let segment = PathSegment::ALL
         .into_iter()
-        .find(|leg| leg.name() == segment && leg.direction().map(Direction::name) == direction.as_deref());
+        .find(|segment| segment.name() == name && segment.direction().map(Direction::name) == direction.as_deref());
     let histogram = Histogram::from_bytes(row.get_ref(8)?.as_blob()?);
-    let is_way: bool = row.get(13)?;
-    Ok(Read {
+    let is_path: bool = row.get(13)?;
+    Ok(StoredSegment {
         time_ns: row.get(0)?,
-        place: match is_way {
-            true => Place::Way(row.get(1)?, row.get(2)?),
+        place: match is_path {
+            true => Place::Path(row.get(1)?, row.get(2)?),
             false => Place::Host(row.get(1)?),
         },
         flow: row.get(3)?,
-        leg: leg.ok_or_else(|| wrong(4, Type::Text, format!("{segment:?} is not a segment")))?,
+        segment: segment.ok_or_else(|| wrong(4, Type::Text, format!("{name:?} is not a segment")))?,
         resent: row.get(6)?,
         estimated: row.get(7)?,
         histogram: histogram.map_err(|error| wrong(8, Type::Blob, error.to_string()))?,

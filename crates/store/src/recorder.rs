@@ -53,7 +53,7 @@ pub struct Recording {
     /// The longest time that the end of the run waits for the disk.
     pub longest_end: Duration,
     /// Called for what a person should know, from another thread.
-    pub tell: fn(&str),
+    pub log: fn(&str),
 }
 
 /// Stores what it is given: an interval, or what comes within a second, in one transaction of a thread of its own.
@@ -64,7 +64,7 @@ pub struct Recorder {
     queue: Option<SyncSender<Vec<Row<'static>>>>,
     /// Disconnected when the thread ends.
     writer: Option<Receiver<()>>,
-    tell: fn(&str),
+    log: fn(&str),
     missing: Arc<Missing>,
     /// Whether the last rows were dropped.
     is_dropping: bool,
@@ -98,10 +98,10 @@ impl Recorder {
         let store = Store::open_for(&recording.path, Writers::Several)?;
         let missing = Arc::new(Missing::default());
         let (queue, rows) = sync_channel(MOST_WAITING);
-        let Recording { path, interval_ns, origin, longest_end, retain, tell } = recording;
+        let Recording { path, interval_ns, origin, longest_end, retain, log } = recording;
         let missed = Arc::clone(&missing);
         let retention = Retention::new(retain, origin);
-        let writer = Writer { store, retention, tell, missing: missed, told: [false; 2] };
+        let writer = Writer { store, retention, log, missing: missed, told: [false; 2] };
         let (running, ended) = sync_channel(0);
         let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || {
             let _running: SyncSender<()> = running;
@@ -116,7 +116,7 @@ impl Recorder {
             longest_end,
             queue: Some(queue),
             writer: Some(ended),
-            tell,
+            log,
             missing,
             is_dropping: false,
             rows: Vec::new(),
@@ -164,7 +164,7 @@ impl Recorder {
         }
         if let (Err(why), false) = (left, was_dropping) {
             let path = self.path.display();
-            (self.tell)(&format!(
+            (self.log)(&format!(
                 "{why} the store {path}; rows that it leaves out are counted, and everything else continues"
             ));
         }
@@ -309,7 +309,7 @@ impl Recorder {
             return;
         }
         let path = self.path.display();
-        (self.tell)(&format!(
+        (self.log)(&format!(
             "waiting for the store {path}: its disk is slow, or others write to it; {limit:?} at most"
         ));
         if !is_over(limit.saturating_sub(LONG_END)) {
@@ -333,7 +333,7 @@ fn unix_ns(source: &Source, time_ns: u64) -> i64 {
 struct Writer {
     store: Store,
     retention: Retention,
-    tell: fn(&str),
+    log: fn(&str),
     missing: Arc<Missing>,
     /// Whether it was told that the last transaction with rows has failed, and the last one that deletes old ones.
     told: [bool; 2],
@@ -349,21 +349,21 @@ impl Writer {
                 self.missing.failed.fetch_add(count, Relaxed);
             }
             self.missing.waiting.fetch_sub(count, Relaxed);
-            if self.tell_once(0, written, "rows that cannot be stored are counted, and everything else continues") {
+            if self.report_once(0, written, "rows that cannot be stored are counted, and everything else continues") {
                 let kept = self.keep_within(latest_ns);
-                self.tell_once(1, kept, "old rows stay until they can be deleted, and everything else continues");
+                self.report_once(1, kept, "old rows stay until they can be deleted, and everything else continues");
             }
         }
     }
 
     /// Tells the first failure of several. Returns whether there was none.
-    fn tell_once(&mut self, which: usize, done: Result<(), StoreError>, what: &str) -> bool {
+    fn report_once(&mut self, which: usize, done: Result<(), StoreError>, what: &str) -> bool {
         let had_failed = mem::replace(&mut self.told[which], done.is_err());
         match done {
             Ok(()) => true,
             Err(error) => {
                 if !had_failed {
-                    (self.tell)(&format!("{error}; {what}"));
+                    (self.log)(&format!("{error}; {what}"));
                 }
                 false
             }
@@ -376,7 +376,7 @@ impl Writer {
         let now_ns = jiff::Timestamp::now().as_nanosecond().clamp(0, i64::MAX.into()) as i64;
         // One transaction deletes more rows than one writes.
         let notice = self.retention.apply(&mut self.store, latest_ns.min(now_ns), Duration::ZERO)?;
-        notice.iter().for_each(|notice| (self.tell)(notice));
+        notice.iter().for_each(|notice| (self.log)(notice));
         Ok(())
     }
 }
@@ -391,17 +391,17 @@ mod tests {
 
     use super::*;
 
-    fn recorder(path: PathBuf, longest_end: Duration, tell: fn(&str)) -> Recorder {
+    fn recorder(path: PathBuf, longest_end: Duration, log: fn(&str)) -> Recorder {
         let retain = Some(Retain { age: Some(Duration::from_secs(10)), bytes: None });
-        let recording = Recording { path, interval_ns: 1, retain, origin: Origin::Live, longest_end, tell };
+        let recording = Recording { path, interval_ns: 1, retain, origin: Origin::Live, longest_end, log };
         Recorder::start(recording).unwrap()
     }
 
     /// Records into a store that another connection keeps locked until it is dropped, below a folder.
-    fn locked(tell: fn(&str)) -> (TempDir, Recorder, Connection) {
+    fn locked(log: fn(&str)) -> (TempDir, Recorder, Connection) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        let recorder = recorder(path.clone(), Duration::from_millis(100), tell);
+        let recorder = recorder(path.clone(), Duration::from_millis(100), log);
         let busy = Connection::open(&path).unwrap();
         busy.execute_batch("BEGIN IMMEDIATE").unwrap();
         (folder, recorder, busy)
@@ -449,8 +449,8 @@ mod tests {
         static TOLD: Mutex<String> = Mutex::new(String::new());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        let tell = |text: &str| TOLD.lock().unwrap().push_str(text);
-        let mut recorder = recorder(path.clone(), Duration::from_secs(20), tell);
+        let log = |text: &str| TOLD.lock().unwrap().push_str(text);
+        let mut recorder = recorder(path.clone(), Duration::from_secs(20), log);
         let refuse = "CREATE TRIGGER full BEFORE DELETE ON interval BEGIN SELECT RAISE(ABORT, 'no room'); END";
         Connection::open(&path).unwrap().execute_batch(refuse).unwrap();
         (1..=3).for_each(|time| store(&mut recorder, 100 * time));

@@ -46,11 +46,11 @@ pub fn fleet(bytes: &[u8]) -> BTreeSet<Method> {
     }
     for window in joiner.take_finished(u64::MAX >> 1, u64::MAX >> 1) {
         for (_, path) in &window.paths {
-            let sum = |legs: &mut dyn Iterator<Item = PathSegment>| -> u128 {
-                legs.map(|leg| path.segment(leg).sum_ns()).sum()
+            let sum = |segments: &mut dyn Iterator<Item = PathSegment>| -> u128 {
+                segments.map(|segment| path.segment(segment).sum_ns()).sum()
             };
-            let legs = sum(&mut PathSegment::ALL.into_iter().filter(|leg| leg.is_addend()));
-            assert!(legs >= sum(&mut [PathSegment::Network].into_iter()));
+            let segments = sum(&mut PathSegment::ALL.into_iter().filter(|segment| segment.is_addend()));
+            assert!(segments >= sum(&mut [PathSegment::Network].into_iter()));
             assert!(path.segment(PathSegment::EndToEnd).count() >= path.clamped);
         }
     }

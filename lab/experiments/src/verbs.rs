@@ -13,8 +13,8 @@ use dwell_app::{
     Exit,
     args::{duration, nanos},
     completions::{self, Shell},
+    log::log,
     man,
-    tell::tell,
 };
 use dwell_testbed::{
     EmulatorConfig, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Topology, Trace, UpOptions, error::Error,
@@ -266,7 +266,7 @@ fn list() -> Result<Exit, Failure> {
         states => say(&states.iter().map(|lab| lab.describe()).collect::<Vec<_>>().join("\n\n"))?,
     };
     for failure in &labs.failures {
-        tell(failure);
+        log(failure);
     }
     Ok(if labs.failures.is_empty() { Exit::Done } else { Exit::Incomplete })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use dwell_engine::labels::harmless;
+use dwell_engine::labels::excerpt;
 use dwell_metrics::tls::{self, NoAuthorities};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -123,8 +123,10 @@ impl Etcd {
         let answer = serde_json::from_slice::<Value>(&bytes);
         let failure =
             |told: &Value| match (told["code"].as_i64().or(told["grpc_code"].as_i64()), told["message"].as_str()) {
-                (Some(UNAVAILABLE), Some(said)) => Failure::Away(format!("{endpoint}: {}", shown(said))),
-                (Some(code), Some(said)) => Failure::Refused { code, said: format!("{endpoint}: {}", shown(said)) },
+                (Some(UNAVAILABLE), Some(said)) => Failure::Away(format!("{endpoint}: {}", excerpt(said, SHOWN))),
+                (Some(code), Some(said)) => {
+                    Failure::Refused { code, said: format!("{endpoint}: {}", excerpt(said, SHOWN)) }
+                }
                 _ => Failure::Away(format!("{endpoint} answers with status {}: is it etcd?", response.status())),
             };
         match answer {
@@ -151,10 +153,6 @@ impl From<Failure> for StoreError {
             Failure::Refused { said, .. } => StoreError::Refused(said),
         }
     }
-}
-
-fn shown(said: &str) -> String {
-    harmless(&said.chars().take(SHOWN).collect::<String>())
 }
 
 impl Store for Etcd {

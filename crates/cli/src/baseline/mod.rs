@@ -18,7 +18,7 @@ use self::file::Recording;
 pub use self::{file::BaselineError, settings::Settings};
 use crate::{
     exit::{Exit, Failure},
-    tell::{alarm, tell},
+    log::{alarm, log},
 };
 
 /// The figures of all keys in one interval.
@@ -63,7 +63,7 @@ impl BaselineArgs {
             Some(baseline) => Content::Compare(Run::new(baseline)),
             None => {
                 let recording = Recording::new(path, settings)?;
-                tell(format_args!("recording a baseline into {}", path.display()));
+                log(format_args!("recording a baseline into {}", path.display()));
                 Content::Record(recording)
             }
         };
@@ -124,10 +124,10 @@ impl Baseline {
                 let path = recording.path().display().to_string();
                 let omitted = recording.omitted();
                 let count = recording.store(Shift::nouns(self.verb).1)? as u64;
-                tell(format_args!("recorded a baseline of {} into {path}", counted(count, "interval", "intervals")));
+                log(format_args!("recorded a baseline of {} into {path}", counted(count, "interval", "intervals")));
                 if omitted > 0 {
                     let figures = counted(omitted, "interval", "intervals");
-                    tell(format_args!("not recorded: {figures} of groups beyond the first {MOST_KEYS}"));
+                    log(format_args!("not recorded: {figures} of groups beyond the first {MOST_KEYS}"));
                 }
                 Ok(Exit::Done)
             }
@@ -165,10 +165,10 @@ impl Run {
         let (shifted, unknown) = (named(Some(true)), named(None));
         if !self.others.is_empty() {
             let others = counted(self.others.len() as u64, one, many);
-            tell(format_args!("not in the baseline, so not compared: {others}"));
+            log(format_args!("not in the baseline, so not compared: {others}"));
         }
         if !unknown.is_empty() || self.last.is_empty() {
-            tell(format_args!(
+            log(format_args!(
                 "not compared with the baseline, because too few intervals had {samples} there: {}",
                 list(&unknown)
             ));

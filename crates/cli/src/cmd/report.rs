@@ -18,10 +18,10 @@ use dwell_store::{
 use crate::{
     args::{bytes, port, positive_duration},
     exit::{Exit, Failure},
+    log::log,
     moment::Moment,
     secret::clickhouse_login,
     stored::{for_server, unusable},
-    tell::tell,
 };
 
 /// Write a page about what a store has: where the time goes, by segment, flow and host
@@ -123,12 +123,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     write(args, page.as_bytes())?;
     let (shown, known) = report.flows();
     if shown < known {
-        tell(format_args!(
+        log(format_args!(
             "only the {shown} of {known} flows with the most bytes are shown separately: select flows, or raise --top"
         ));
     }
     if report.damaged() > 0 {
-        tell(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "row", "rows")));
+        log(format_args!("{} of the store are damaged, and left out", counted(report.damaged(), "row", "rows")));
     }
     Ok(Exit::Done)
 }

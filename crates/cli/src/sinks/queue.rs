@@ -13,7 +13,7 @@ use std::{
 
 use dwell_records::counted;
 
-use crate::tell::tell;
+use crate::log::log;
 
 /// How long the end waits for lines that have not been written.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub fn start(
     let mut writer = Writer { out, report, notice, is_failing: false, told: 0, counts: Arc::clone(&counts) };
     thread::Builder::new().name("lines".into()).spawn(move || {
         lines.iter().for_each(|line| writer.write(&line));
-        writer.tell(writer.counts.lost(), true);
+        writer.report(writer.counts.lost(), true);
         let _ = ended.send(());
     })?;
     Ok((Lines { sender, counts: Arc::clone(&counts) }, Drain { done, counts }))
@@ -111,13 +111,13 @@ impl<W: Write, R: FnMut(&io::Error), N: FnMut(u64, bool) -> Option<Vec<u8>>> Wri
     fn write(&mut self, line: &Line) {
         let lost = line.dropped + self.counts.failed.load(Ordering::Relaxed);
         // What was lost must be known before what follows.
-        if (lost != self.told && !self.tell(lost, false)) || !self.put(&line.text) {
+        if (lost != self.told && !self.report(lost, false)) || !self.put(&line.text) {
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn tell(&mut self, lost: u64, is_last: bool) -> bool {
+    fn report(&mut self, lost: u64, is_last: bool) -> bool {
         let is_written = (self.notice)(lost, is_last).is_none_or(|notice| self.put(&notice));
         if is_written {
             self.told = lost;
@@ -143,7 +143,7 @@ impl Drop for Drain {
         let Counts { waiting, dropped, .. } = &*self.counts;
         let missing = waiting.load(Ordering::Relaxed) + dropped.load(Ordering::Relaxed);
         if missing > 0 {
-            tell(format_args!("{} of output could not be written in time", counted(missing, "line", "lines")));
+            log(format_args!("{} of output could not be written in time", counted(missing, "line", "lines")));
         }
     }
 }

@@ -7,8 +7,8 @@ use dwell_records::{Format as _, Jsonl, Record, Source, Status};
 use crate::{
     args::Format,
     exit::{Exit, Failure},
+    log::log,
     queue::{self, Drain, Lines},
-    tell::tell,
 };
 
 /// The number of statuses that wait for a slow reader. Each has the totals so far, so that the latest tells most.
@@ -42,7 +42,7 @@ impl Statuses {
         let report = |error: &io::Error| {
             // A reader may end whenever it likes.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                tell(format_args!("cannot write to standard output: {error}; statuses are lost until that works"));
+                log(format_args!("cannot write to standard output: {error}; statuses are lost until that works"));
             }
         };
         let start = || queue::start(io::stdout(), MAX_STATUSES, report, |_, _| None);

@@ -9,7 +9,7 @@ use dwell_store::{Address, Origin, Recorder, Recording, Retain, StoreError};
 use crate::{
     args::{bytes, nanos, positive_duration},
     exit::{Exit, Failure},
-    tell::tell,
+    log::log,
 };
 
 /// Where figures are stored.
@@ -72,7 +72,7 @@ impl StoreArgs {
             retain: self.retain.or((!is_capture).then_some(RETAIN)),
             origin: if is_capture { Origin::Capture } else { Origin::Live },
             longest_end,
-            tell: |text| tell(text),
+            log: |text| log(text),
         })?;
         Ok(Some(recorder))
     }
@@ -100,7 +100,7 @@ pub fn complete(missing: Option<String>, exit: Exit) -> Exit {
     match missing {
         None => exit,
         Some(missing) => {
-            tell(missing);
+            log(missing);
             exit.max(Exit::Incomplete)
         }
     }

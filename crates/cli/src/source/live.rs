@@ -9,7 +9,7 @@ use dwell_socket::clock::unix_offset_ns;
 use super::host_name;
 use crate::{
     exit::{Exit, Failure},
-    tell::tell,
+    log::log,
 };
 
 /// A hook for incoming packets.
@@ -74,7 +74,7 @@ impl Interfaces {
                 return Err(Failure::new(Exit::Incomplete, error));
             }
             before();
-            tell(format_args!("{error}; the others are still watched"));
+            log(format_args!("{error}; the others are still watched"));
         }
         Ok(())
     }

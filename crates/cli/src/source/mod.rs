@@ -13,7 +13,7 @@ mod stack_metrics;
 
 pub use capture::{Capture, CaptureLosses, MORE_OF_EACH, interrupted, left_out};
 pub use cost::cost;
-pub use filter::filter;
+pub use filter::FilterArgs;
 pub use input::NoInput;
 pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};

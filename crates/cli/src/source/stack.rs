@@ -3,16 +3,13 @@
 use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use dwell_engine::{
-    filter::Filter,
-    layers::{Config, Counter, Counters},
-};
+use dwell_engine::layers::{Config, Counter, Counters};
 use dwell_probes::stack::{self, Interval, Monitor, NamespaceNames, Options, PROFILES, Profile};
 use dwell_records::{Status, Verb};
 
-use super::cost;
+use super::{cost, filter::FilterArgs};
 use crate::{
-    args::{port, positive_share},
+    args::positive_share,
     exit::{Exit, Failure},
 };
 
@@ -20,15 +17,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct StackArgs {
-    /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = port)]
-    pub port: Option<u16>,
-
-    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or [!]:PORT[-PORT]; or those
-    /// of an expression as for tcpdump, as in 'port 443 and not net 10.0.0.0/8'; may be given several times, with 16 terms
-    /// in all
-    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
-    pub filter: Vec<String>,
+    #[command(flatten)]
+    pub flows: FilterArgs,
 
     /// Only connections of this process, after it has written to or read from them; may be given several times
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -57,8 +47,8 @@ impl StackArgs {
     pub fn config(&self, sample_bytes: u32) -> Result<Config, Failure> {
         Ok(Config {
             sample_bytes,
-            port: self.port,
-            filter: Filter::parse(&self.filter).map_err(Failure::usage)?,
+            port: self.flows.port,
+            filter: self.flows.without_port()?,
             namespace: (!self.all_namespaces).then(own_namespace).transpose()?,
             seed: RandomState::new().hash_one(std::process::id()),
             ..Config::default()

@@ -242,9 +242,9 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     let (_, data) = page.stdout.split_once("id=\"data\">").unwrap();
     let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
     assert_eq!(data["hosts"], serde_json::json!(["a", "b"]));
-    let leg = data["legs"].as_array().unwrap().iter().position(|leg| leg["name"] == "end-to-end");
+    let segment = data["segments"].as_array().unwrap().iter().position(|segment| segment["name"] == "end-to-end");
     let rows = data["rows"].as_array().unwrap().iter();
-    let of_all = rows.filter(|row| row["flow"].is_null() && row["leg"].as_u64().map(|at| at as usize) == leg);
+    let of_all = rows.filter(|row| row["flow"].is_null() && row["segment"].as_u64().map(|at| at as usize) == segment);
     assert_eq!(of_all.filter_map(|row| row["count"].as_i64()).sum::<i64>(), counts.2);
 }
 

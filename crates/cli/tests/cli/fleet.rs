@@ -120,7 +120,7 @@ impl Office {
     }
 
     /// Returns the rows of bytes that both hosts reported, for all flows together.
-    fn leg(&self, segment: &str, direction: &str, figure: &str) -> Option<i64> {
+    fn figure_of(&self, segment: &str, direction: &str, figure: &str) -> Option<i64> {
         self.number(&format!(
             "SELECT {figure} FROM paths WHERE src IS NULL AND segment = '{segment}'
                 AND ifnull(direction, '') = '{direction}' AND tx_host = 'a' AND rx_host = 'b'"
@@ -128,7 +128,7 @@ impl Office {
     }
 
     pub fn matched(&self) -> i64 {
-        self.leg("end-to-end", "", "sum(count)").unwrap_or(0)
+        self.figure_of("end-to-end", "", "sum(count)").unwrap_or(0)
     }
 }
 
@@ -187,7 +187,7 @@ pub fn pair(name: &str) -> (Pair, Office) {
 }
 
 #[test]
-fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_to_socket() {
+fn root_segments_of_bytes_seen_by_two_hosts_add_up_to_the_path_from_socket_to_socket() {
     if skipped() {
         return;
     }
@@ -247,8 +247,8 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
         office.number(&sql).unwrap()
     };
     let whole = sums("segment = 'end-to-end'");
-    let legs = sums("segment NOT IN ('end-to-end', 'total')");
-    assert_eq!(legs, whole, "of the same bytes, to the nanosecond");
+    let segments = sums("segment NOT IN ('end-to-end', 'total')");
+    assert_eq!(segments, whole, "of the same bytes, to the nanosecond");
     assert!(whole / count > 1_000, "more than a microsecond: {whole} of {count}");
     // The same bytes as each host's agent counted them by itself.
     for (host, direction) in [("a", "tx"), ("b", "rx")] {
@@ -265,7 +265,7 @@ fn root_the_legs_of_bytes_that_two_hosts_tell_of_add_up_to_the_way_from_socket_t
                 AND direction = '{direction}' AND segment = 'total'"
         ));
         assert!(of_flow.unwrap() > 900, "{of_flow:?}");
-        let matched = office.leg("total", direction, "sum(sum_ns) / sum(count)").unwrap();
+        let matched = office.figure_of("total", direction, "sum(sum_ns) / sum(count)").unwrap();
         let mean = told("sum(sum_ns) / sum(count)");
         assert!((matched as f64 / mean as f64 - 1.0).abs() < 0.1, "{matched} and {mean} ns");
     }
@@ -324,7 +324,7 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
     assert!(written.iter().any(|object| object["segment"] == "network"), "{written:?}");
     assert_eq!(written.last().unwrap()["type"], "collect.status");
     let one_way = (CLIENT_RTT.0 + SERVER_RTT.0) as i64 / 2;
-    let figure = |figure| office.leg("network", "", figure).unwrap();
+    let figure = |figure| office.figure_of("network", "", figure).unwrap();
     let (least, mean, p50) = (figure("min(min_ns)"), figure("sum(sum_ns) / sum(count)"), figure("min(p50_ns)"));
     eprintln!("one way {one_way} ns; network: least {least}, mean {mean}, median {p50} ns");
     assert!(office.matched() > 500);
@@ -336,7 +336,7 @@ fn root_the_network_takes_what_the_link_emulator_makes_it_take() {
     // A busy machine emulates a slower one.
     assert!(p50 < one_way * 3 / 2, "{p50}");
     // Where there is a queue in the network, it is in the network.
-    let sent = office.leg("total", "tx", "sum(sum_ns) / sum(count)").unwrap();
+    let sent = office.figure_of("total", "tx", "sum(sum_ns) / sum(count)").unwrap();
     assert!(sent < one_way / 2, "{sent}");
 }
 

@@ -32,7 +32,7 @@ const BYTES: u64 = 20;
 const BOUND_NS: u64 = 200_000;
 
 /// What a byte of the first flow takes; parts are in what they are a part of, and sums in none.
-const LEGS: [(PathSegment, u64); 13] = [
+const SEGMENTS: [(PathSegment, u64); 13] = [
     (PathSegment::Host(Segment::SocketTcp), 1_000_000),
     (PathSegment::Host(Segment::TcpIp), 2_000),
     (PathSegment::Host(Segment::IpDriver), 3_000_000),
@@ -68,11 +68,11 @@ fn times(values: &[(u64, u64)]) -> Histogram {
 
 /// Writes the rows of both hosts, and of the path between them, for this many flows.
 fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16) -> Written<()> {
-    for (leg, ns) in LEGS {
+    for (segment, ns) in SEGMENTS {
         let each = (1..=flows).map(|n| (Some(flow(n)), times(&[(ns * u64::from(n), BYTES)])));
         let values: Vec<_> = (1..=u64::from(flows)).map(|n| (ns * n, BYTES)).collect();
         for (flow, histogram) in each.chain([(None, times(&values))]) {
-            let is_between = leg.direction().is_none();
+            let is_between = segment.direction().is_none();
             store.path(&PathRow {
                 time_ns,
                 length_ns: SECOND_NS,
@@ -80,7 +80,7 @@ fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16)
                 rx_host: Some(hosts[1]),
                 flow,
                 rx_flow: None,
-                leg,
+                segment,
                 resent: false,
                 method: PathMethod::Matched,
                 histogram: &histogram,
@@ -88,7 +88,7 @@ fn interval(store: &mut Writing<'_>, hosts: [&str; 2], time_ns: i64, flows: u16)
                 clamped: 0,
                 doubtful: if is_between { 3 } else { 0 },
             })?;
-            let PathSegment::Host(segment) = leg else { continue };
+            let PathSegment::Host(segment) = segment else { continue };
             store.interval(&IntervalRow {
                 time_ns,
                 time_clamped: false,
@@ -192,8 +192,8 @@ fn cells(page: &str, mark: &str) -> Vec<String> {
     cells.map(|cell| cell.split_once('>').unwrap().1.split('<').next().unwrap().to_owned()).collect()
 }
 
-fn figures(page: &str, leg: &str) -> Vec<String> {
-    let mut cells = cells(page, &format!("data-leg=\"{leg}"));
+fn figures(page: &str, segment: &str) -> Vec<String> {
+    let mut cells = cells(page, &format!("data-segment=\"{segment}"));
     cells.truncate(8);
     cells
 }
@@ -232,7 +232,7 @@ fn the_waterfall_has_the_figures_of_the_chosen_flows() {
     // What the host itself said.
     let host = stored.shown("#of=host+web").unwrap();
     assert_eq!(figures(&host, "tx ip-driver")[..2], ["400", "4.50 ms"]);
-    assert!(!host.contains("data-leg=\"network"));
+    assert!(!host.contains("data-segment=\"network"));
     assert_eq!(
         cells(&all, "data-hosts=\"tx ip-driver")[..4],
         ["-", "-", "4.50 ms", "6.00 ms"],
@@ -265,14 +265,14 @@ fn nothing_is_fetched_and_no_name_is_markup() {
 
 #[test]
 fn what_is_not_known_is_said() {
-    let path = |leg, method, histogram, flow| PathRow {
+    let path = |segment, method, histogram, flow| PathRow {
         time_ns: BEGIN_NS + 1,
         length_ns: SECOND_NS,
         tx_host: Some("alone"),
         rx_host: None,
         flow,
         rx_flow: None,
-        leg,
+        segment,
         resent: false,
         method,
         histogram,
@@ -575,8 +575,8 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     assert_eq!(whole[6], "100.0 %");
     let bytes: u64 = whole[0].replace(',', "").parse().unwrap();
     assert!(bytes >= 10, "{whole:?}");
-    for leg in ["tx total", "network", "rx total"] {
-        assert_eq!(figures(&shown, leg)[0], whole[0], "{leg}");
+    for segment in ["tx total", "network", "rx total"] {
+        assert_eq!(figures(&shown, segment)[0], whole[0], "{segment}");
     }
     let client = client.local_addr().unwrap().to_string();
     assert!(std::fs::read_to_string(&page).unwrap().contains(&client), "{client}");

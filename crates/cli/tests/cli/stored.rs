@@ -377,7 +377,7 @@ fn runs_share_a_store_and_a_collector_does_not() {
         retain: None,
         origin: dwell_store::Origin::Live,
         longest_end: Duration::from_secs(20),
-        tell: |text| panic!("{text}"),
+        log: |text| panic!("{text}"),
     });
     assert!(Store::open(&stored.path()).unwrap_err().to_string().contains("is written by another run of dwell"));
     drop(open);

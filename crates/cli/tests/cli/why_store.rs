@@ -78,7 +78,7 @@ fn path(store: &mut Writing<'_>, [tx, rx]: [&str; 2], port: u16, times: &Times) 
                 rx_host: Some(rx),
                 flow: Some(ends(port)),
                 rx_flow: None,
-                leg: segment,
+                segment,
                 resent: false,
                 method: PathMethod::Matched,
                 histogram: &histogram(of_segment),
@@ -161,7 +161,7 @@ fn bytes_that_were_sent_again_are_counted_once() {
     for (resent, is_loss) in [(6, false), (24, true)] {
         let stored = Stored::new(|store| {
             path(store, ["web", "db"], 5432, &waiting)?;
-            let mut row = |leg, resent, histogram: &Histogram| {
+            let mut row = |segment, resent, histogram: &Histogram| {
                 store.path(&PathRow {
                     time_ns: BEGIN_NS + SECOND_NS.cast_signed(),
                     length_ns: SECOND_NS,
@@ -169,11 +169,11 @@ fn bytes_that_were_sent_again_are_counted_once() {
                     rx_host: Some("db"),
                     flow: Some(ends(5432)),
                     rx_flow: None,
-                    leg,
+                    segment,
                     resent,
                     method: PathMethod::Matched,
                     histogram,
-                    bound_ns: leg.direction().is_none().then_some(500),
+                    bound_ns: segment.direction().is_none().then_some(500),
                     clamped: 0,
                     doubtful: 0,
                 })
@@ -184,7 +184,7 @@ fn bytes_that_were_sent_again_are_counted_once() {
             row(PathSegment::Host(Segment::Reordering), false, &overtaken)?;
             let mut again = Histogram::default();
             again.record_many(300 * MS, resent);
-            PathSegment::ALL.into_iter().try_for_each(|leg| row(leg, true, &again))
+            PathSegment::ALL.into_iter().try_for_each(|segment| row(segment, true, &again))
         });
         let (run, verdict) = stored.why(&[":5432"]);
         assert_eq!(
@@ -243,7 +243,7 @@ fn the_distance_of_one_of_two_peers_is_no_queue() {
                     rx_host: None,
                     flow,
                     rx_flow: None,
-                    leg: PathSegment::Network,
+                    segment: PathSegment::Network,
                     resent: false,
                     method: PathMethod::Estimated,
                     histogram: &network,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_engine::{
     gray::{Config, Event, Gathered, Judge, SPARSEST, Subject},
     layers::{PathSegment, join::Window},
@@ -29,7 +29,7 @@ impl Collector {
         let (now_ns, window_ns) = (self.time.now_ns(), self.config.window_ns);
         self.gray = config.map(|config| {
             if config.interval_ns < window_ns {
-                tell(format_args!(
+                log(format_args!(
                     "gray failures are searched for in intervals of {}, as those of paths are no shorter (--interval)",
                     seconds(window_ns)
                 ));
@@ -67,7 +67,7 @@ impl Collector {
                 to.gray(&GrayRow { time_ns: unix(failure.time_ns, to_unix_ns), since_ns: *since_ns, failure })
             })
         })?;
-        failures.iter().for_each(|(_, failure)| tell(format_args!("gray failure: {failure}")));
+        failures.iter().for_each(|(_, failure)| log(format_args!("gray failure: {failure}")));
         let Some(print) = print else { return Ok(()) };
         print.output.source_mut().clock = Clock::with_offset(to_unix_ns.into());
         for (_, failure) in &failures {
@@ -172,7 +172,7 @@ impl Gray {
             self.rare += 1;
             if self.rare_hosts.insert(host) {
                 let (agent, own) = (seconds(report.length_ns), seconds(self.interval_ns));
-                tell(format_args!(
+                log(format_args!(
                     "{name} reports every {agent}, too rarely to search it for gray failures in intervals of {own} \
                      (--gray-interval)"
                 ));
@@ -262,7 +262,7 @@ impl Gray {
         for host in BTreeMap::into_keys(missing) {
             if self.absent.insert(host) {
                 let (name, wait) = (hosts.name(host), seconds(wait_ns));
-                tell(format_args!("gray failures are searched for without {name}, which has not reported for {wait}"));
+                log(format_args!("gray failures are searched for without {name}, which has not reported for {wait}"));
             }
         }
         true

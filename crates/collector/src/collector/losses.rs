@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_records::counted;
 use dwell_store::Loss;
 
@@ -44,9 +44,9 @@ impl LossCounts {
         match batches {
             Some(batches) => {
                 let batches = counted(*batches, "batch is", "batches are");
-                tell(format_args!("{batches} lost of {host}: {} (table 'lost')", why.name()));
+                log(format_args!("{batches} lost of {host}: {} (table 'lost')", why.name()));
             }
-            None => tell(format_args!(
+            None => log(format_args!(
                 "an earlier agent on {host} was killed: what it had not written down is lost (table 'lost')"
             )),
         }

@@ -9,7 +9,7 @@ mod rows;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use dwell_app::tell::tell;
+use dwell_app::log::log;
 use dwell_engine::layers::{
     Ends, PathSegment,
     join::{Checkpoint, Config, HostTrace, Joiner, Window},
@@ -170,7 +170,7 @@ impl Collector {
         self.store.write(|to| to.forget(u64::MAX))?;
         self.outlived = traces;
         if traces > 0 {
-            tell(format_args!(
+            log(format_args!(
                 "this host has rebooted: {traces} bytes that were waiting for their other half are discarded"
             ));
         }
@@ -190,7 +190,7 @@ impl Collector {
             Err(_) => damaged += 1,
         })?;
         if damaged > 0 {
-            tell(format_args!("{damaged} rows of the store's table 'pending' are damaged, and left out"));
+            log(format_args!("{damaged} rows of the store's table 'pending' are damaged, and left out"));
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Collector {
             Some(_) => " again",
             None => "",
         };
-        tell(format_args!("{name} connected{again}, from {}", agent.address));
+        log(format_args!("{name} connected{again}, from {}", agent.address));
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let mut is_resumed = false;
@@ -226,7 +226,7 @@ impl Collector {
             write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses)
         })?;
         if is_resumed {
-            tell(format_args!("{name} was not killed, but frozen or cut off: its row of table 'lost' is deleted"));
+            log(format_args!("{name} was not killed, but frozen or cut off: its row of table 'lost' is deleted"));
         }
         self.losses.add(name, &losses);
         self.print_agent(agent, None)?;
@@ -251,7 +251,7 @@ impl Collector {
     /// Notes that an agent has left.
     pub fn leave(&mut self, agent: &Agent, reason: &str) -> Result<(), Error> {
         self.hosts.leave(agent.name.as_str(), self.time.now_ns());
-        tell(format_args!("{} disconnected: {reason}", agent.name));
+        log(format_args!("{} disconnected: {reason}", agent.name));
         self.print_agent(agent, Some(reason))
     }
 
@@ -305,7 +305,7 @@ impl Collector {
         }
         let unix_ns = unix(now_ns, self.time.to_unix_ns());
         let notice = self.retention.apply(&mut self.store, unix_ns, DELETE_TIME)?;
-        notice.into_iter().for_each(tell);
+        notice.into_iter().for_each(log);
         // From its end: storing has as much time as deleting, and a row costs it more.
         self.deleted_ns = self.time.now_ns();
         Ok(())
@@ -342,8 +342,8 @@ impl Collector {
         let (was_full, is_full) = (self.gate.is_full(), forward.is_full(&self.store));
         self.gate.set(is_full, forward.crowding(&self.store)?);
         match (was_full, is_full) {
-            (false, true) => tell(format_args!("the spool is full: agents keep what they measure")),
-            (true, false) => tell(format_args!("the spool has room again")),
+            (false, true) => log(format_args!("the spool is full: agents keep what they measure")),
+            (true, false) => log(format_args!("the spool has room again")),
             _ => {}
         }
         Ok(())
@@ -418,8 +418,8 @@ impl Collector {
         let paths = windows.iter().flat_map(|window| &window.paths);
         for (key, path) in paths.filter(|(key, _)| key.flow.is_none()) {
             let (tx, rx) = (self.hosts.name(key.tx_host), self.hosts.name(key.rx_host));
-            for (leg, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
-                metrics.path(tx, rx, leg, histogram);
+            for (segment, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
+                metrics.path(tx, rx, segment, histogram);
             }
         }
     }

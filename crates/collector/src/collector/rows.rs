@@ -168,7 +168,7 @@ pub(super) fn write_estimate(to: &mut Writing<'_>, host: &str, estimate: &Estima
         rx_host: trip.is_received.then_some(host),
         flow: Some(trip.ends),
         rx_flow: None,
-        leg: PathSegment::Network,
+        segment: PathSegment::Network,
         resent: false,
         method: PathMethod::Estimated,
         histogram: &histogram,
@@ -200,8 +200,8 @@ pub(super) fn write_window(
     time_ns: i64,
 ) -> Written<()> {
     for (key, path) in &window.paths {
-        for (leg, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
-            let between = leg.direction().is_none();
+        for (segment, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
+            let between = segment.direction().is_none();
             to.path(&PathRow {
                 time_ns,
                 length_ns,
@@ -209,7 +209,7 @@ pub(super) fn write_window(
                 rx_host: Some(hosts.name(key.rx_host)),
                 flow: key.flow,
                 rx_flow: key.rx_flow,
-                leg,
+                segment,
                 resent: key.resent,
                 method: PathMethod::Matched,
                 histogram,

@@ -73,7 +73,7 @@ impl Decoder {
             let (bits, is_kept) = match first {
                 0x80.. => {
                     let index = integer(&mut rest, 7)?;
-                    self.field(index)?.tell(&mut request);
+                    self.field(index)?.add_to(&mut request);
                     continue;
                 }
                 0x40.. => (6, true),
@@ -89,7 +89,7 @@ impl Decoder {
                 _ => (4, false),
             };
             let field = self.literal(&mut rest, bits)?;
-            field.tell(&mut request);
+            field.add_to(&mut request);
             if is_kept {
                 self.insert(field);
             }
@@ -166,7 +166,7 @@ impl Field {
         self.name_bytes + self.value_bytes + ENTRY_BYTES
     }
 
-    fn tell(&self, request: &mut Request) {
+    fn add_to(&self, request: &mut Request) {
         match self.name {
             Name::Method => request.method = Some(self.value.to_vec()),
             Name::Path => request.path = Some(self.value.to_vec()),

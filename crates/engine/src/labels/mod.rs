@@ -15,7 +15,7 @@ mod tls;
 
 use std::{ops::Range, sync::Arc};
 
-pub use text::{LONGEST, harmless, is_harmless};
+pub use text::{LONGEST, excerpt, harmless, is_harmless};
 
 use crate::{
     measure::{Endpoint, Protocol},

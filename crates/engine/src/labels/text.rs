@@ -42,6 +42,11 @@ pub fn harmless(text: &str) -> String {
     text.replace(|character| !is_harmless(character), "\u{fffd}")
 }
 
+/// Returns the beginning of the first line of a stranger's text, at most `longest` characters, as a terminal may be given it.
+pub fn excerpt(text: &str, longest: usize) -> String {
+    harmless(&text.lines().next().unwrap_or_default().chars().take(longest).collect::<String>())
+}
+
 /// Returns false of characters that would move a terminal's cursor, change its state or the order of its text, or that are
 /// not seen.
 pub fn is_harmless(character: char) -> bool {

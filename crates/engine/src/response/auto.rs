@@ -47,7 +47,8 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
         return Estimate { reason: made.reason.or(disagrees(epoch)), ..made };
     }
     if turns::is_unanswered(epoch) {
-        return Estimate { reason: Some(Reason::Unanswered), ..Estimate::new(Method::Turns, None, 1.0) };
+        let reason = upload(epoch).or(Some(Reason::Unanswered));
+        return Estimate { reason, ..Estimate::new(Method::Turns, None, 1.0) };
     }
     let chosen = if is_blind(epoch) {
         by_gaps(epoch)

@@ -100,7 +100,7 @@ fn prefix(address: IpAddr) -> Shared {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{ByLength, Counted, Key, Role, Times},
+        super::{ByLength, CountKind, Key, Role, Times},
         *,
     };
 
@@ -108,7 +108,7 @@ mod tests {
         let key = Key { peer: peer.parse().unwrap(), port, role: Role::Client, pid: Some(pid), seen_from: None };
         let mut times = Times::default();
         times.add(Part::Answer, waited_ns);
-        Group { key, counted: Counted::Whole, connections: 1, refused: 0, times, answers: ByLength::default() }
+        Group { key, counted: CountKind::Whole, connections: 1, refused: 0, times, answers: ByLength::default() }
     }
 
     fn common(groups: &[Group]) -> Option<Shared> {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{
-    ByLength, Connection, Counted, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process,
+    ByLength, Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process,
     RequestEnds, Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst,
     connection::between::resolution_ns, figures::ConnectionFigures,
 };
@@ -117,7 +117,7 @@ pub struct Evidence {
     /// Packets that opened connections and were sent again.
     pub set_up_retries: u64,
     /// Those of the set-ups that nothing answered, by server.
-    pub unopened: Vec<Unopened>,
+    pub unopened: Vec<UnopenedConnections>,
     /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
     /// refused, or given up by the kernel. `None` if it is not known.
     pub failed_attempts: Option<u64>,
@@ -210,7 +210,7 @@ impl Target {
 
 /// Connections to one server that were not seen to open, although their first packets were sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unopened {
+pub struct UnopenedConnections {
     /// The server.
     pub server: Endpoint,
     /// How long each was being opened, as far as it was seen.
@@ -228,26 +228,26 @@ pub struct Unseen {
 
 impl Evidence {
     /// Adds what the polls of a connection showed.
-    pub fn add(&mut self, connection: &Connection, key: Key, counted: Counted) {
+    pub fn add(&mut self, connection: &Connection, key: Key, counted: CountKind) {
         self.add_polls(connection, key, counted, true);
     }
 
     /// Adds what polls of a connection showed, which counts as one more if it `is_new`, and was not added before. Returns false if
     /// there were too few.
-    pub fn add_polls(&mut self, connection: &Connection, key: Key, counted: Counted, is_new: bool) -> bool {
+    pub fn add_polls(&mut self, connection: &Connection, key: Key, counted: CountKind, is_new: bool) -> bool {
         let mut figures = connection.figures();
-        if counted == Counted::WithPeer {
+        if counted == CountKind::WithPeer {
             figures.times.remove(Part::Answer);
             figures.times.remove(Part::PeerPause);
         }
         self.count(&figures, key, counted, is_new.into())
     }
 
-    pub(super) fn add_figures(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted) {
+    pub(super) fn add_figures(&mut self, figures: &ConnectionFigures, key: Key, counted: CountKind) {
         self.count(figures, key, counted, 1);
     }
 
-    fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: Counted, connections: u64) -> bool {
+    fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: CountKind, connections: u64) -> bool {
         if figures.polls < 2 {
             return false;
         }
@@ -270,7 +270,7 @@ impl Evidence {
         if let Some(ends) = &figures.ends {
             self.longest.add(ends, &figures.times);
         }
-        if counted == Counted::Upstream {
+        if counted == CountKind::Upstream {
             return true;
         }
         self.polls += figures.polls;
@@ -473,7 +473,7 @@ impl Evidence {
         let at = self.unopened.iter().position(|unopened| unopened.server == server).unwrap_or(self.unopened.len());
         if at < MAX_GROUPS {
             if at == self.unopened.len() {
-                self.unopened.push(Unopened { server, waits: Silences::default() });
+                self.unopened.push(UnopenedConnections { server, waits: Silences::default() });
             }
             self.unopened[at].waits.add(ns);
         }
@@ -481,7 +481,7 @@ impl Evidence {
 
     /// Returns the server on which most time was spent without opening a connection, if nothing answered for most of the
     /// time in which connections were being opened.
-    pub(super) fn unanswered_set_ups(&self) -> Option<&Unopened> {
+    pub(super) fn unanswered_set_ups(&self) -> Option<&UnopenedConnections> {
         let waited_ns: u64 = self.unopened.iter().map(|unopened| unopened.waits.sum_ns).sum();
         let is_most = waited_ns > 0 && waited_ns as f64 * 2.0 >= self.times.get(Part::SetUp);
         self.unopened.iter().max_by_key(|unopened| unopened.waits.sum_ns).filter(|_| is_most)

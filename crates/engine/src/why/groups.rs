@@ -37,7 +37,7 @@ pub struct Group {
     /// Whose they are.
     pub key: Key,
     /// How they count.
-    pub counted: Counted,
+    pub counted: CountKind,
     /// Their number.
     pub connections: u64,
     /// The time in which somebody waited.
@@ -62,7 +62,7 @@ impl Group {
 
 /// How a connection counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountKind {
     /// As one of the target.
     Whole,
     /// As one of the target whose other end is followed too, because both are on this host. What the peer does is counted
@@ -85,9 +85,9 @@ impl Evidence {
         let servers: Vec<u32> = of_servers.filter_map(|group| group.key.pid).collect();
         let serves = |pid: Option<u32>| pid.is_some_and(|pid| servers.contains(&pid));
         let is_upstream = |group: &Group| match group.counted {
-            Counted::Whole => group.key.role == Role::Client && (of_processes || serves(group.key.pid)),
-            Counted::WithPeer => false,
-            Counted::Upstream => true,
+            CountKind::Whole => group.key.role == Role::Client && (of_processes || serves(group.key.pid)),
+            CountKind::WithPeer => false,
+            CountKind::Upstream => true,
         };
         // What the process did itself is not waiting.
         let waits = |group: &Group| {
@@ -131,7 +131,7 @@ impl Evidence {
         for group in self.groups.iter_mut().filter(|group| is_upstream(group)) {
             let (answers, times) = group.up_to(longest_ns);
             match group.counted {
-                Counted::Upstream => {
+                CountKind::Upstream => {
                     let passed_on_ns = pauses_ns(group) * paused;
                     group.times = times.scaled(served);
                     group.times.add(Part::PeerPause, passed_on_ns);

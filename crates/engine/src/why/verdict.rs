@@ -1,7 +1,7 @@
 //! The decision: from evidence to ranked causes.
 
 use super::{
-    Cause, Common, Evidence, Part, Silences, Source, Target, Unopened, Unseen, Worst,
+    Cause, Common, Evidence, Part, Silences, Source, Target, UnopenedConnections, Unseen, Worst,
     cause::{
         Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, names, peer,
         reaches_by_polls, set_up,
@@ -145,7 +145,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     let outcome = match (lacks(evidence), holding.first()) {
         _ if evidence.is_unreadable => Outcome::NotEnough,
         // Of a capture each packet tells what it tells, whatever the others hide.
-        (Some(Outcome::NotEnough), Some((cause, _))) if tells(evidence) => Outcome::Slow(*cause),
+        (Some(Outcome::NotEnough), Some((cause, _))) if has_enough_packets(evidence) => Outcome::Slow(*cause),
         (Some(outcome), _) => outcome,
         (None, Some((cause, _))) => Outcome::Slow(*cause),
         // What may be a cause is not called healthy, and neither is what fails.
@@ -493,7 +493,7 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
 }
 
 /// Whether a capture has enough packets for a verdict on what they show.
-fn tells(evidence: &Evidence) -> bool {
+fn has_enough_packets(evidence: &Evidence) -> bool {
     evidence.source == Source::Capture && evidence.polls >= MIN_PACKETS
 }
 
@@ -526,7 +526,7 @@ fn owed(evidence: &Evidence) -> Option<String> {
 }
 
 /// The verdict where nothing answers the first packets of connections.
-fn silence(unopened: &Unopened) -> String {
+fn silence(unopened: &UnopenedConnections) -> String {
     let (server, waits) = (unopened.server, unopened.waits);
     let longest_s = waits.longest_ns as f64 / 1e9;
     match waits.count {

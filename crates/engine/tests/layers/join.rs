@@ -107,12 +107,12 @@ fn the_segments_of_a_path_add_up_to_its_time_from_end_to_end() {
         let keys: Vec<_> = windows[0].paths.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [key(None, false), key(Some(ends(40_000)), false)]);
         for (_, path) in &windows[0].paths {
-            let took = |leg| {
-                let histogram = path.segment(leg);
-                assert!(histogram.count() <= 1, "{leg:?}");
+            let took = |segment| {
+                let histogram = path.segment(segment);
+                assert!(histogram.count() <= 1, "{segment:?}");
                 histogram.max_ns()
             };
-            for (leg, ns) in [
+            for (segment, ns) in [
                 (PathSegment::Host(Segment::SocketTcp), 1_000),
                 (PathSegment::Host(Segment::TcpIp), 2_000),
                 (PathSegment::Host(Segment::IpDriver), 30_000),
@@ -127,10 +127,10 @@ fn the_segments_of_a_path_add_up_to_its_time_from_end_to_end() {
                 (PathSegment::Host(Segment::RxTotal), 609_000),
                 (PathSegment::EndToEnd, 5_642_000),
             ] {
-                assert_eq!(took(leg), Some(ns), "{leg:?}");
+                assert_eq!(took(segment), Some(ns), "{segment:?}");
             }
             assert_eq!(took(PathSegment::Host(Segment::TxUnexplained)), None);
-            let sum: u64 = PathSegment::ALL.into_iter().filter(|leg| leg.is_addend()).filter_map(took).sum();
+            let sum: u64 = PathSegment::ALL.into_iter().filter(|segment| segment.is_addend()).filter_map(took).sum();
             assert_eq!(Some(sum), took(PathSegment::EndToEnd));
             assert_eq!((path.bound_ns, path.clamped), (1_000, 0));
         }
@@ -149,12 +149,12 @@ fn what_a_missing_stamp_leaves_open_is_unexplained_and_still_adds_up() {
     joiner.add(up);
     let windows = all(&mut joiner);
     let (_, path) = &windows[0].paths[0];
-    let took = |leg| path.segment(leg).max_ns();
+    let took = |segment| path.segment(segment).max_ns();
     assert_eq!(took(PathSegment::Host(Segment::SocketTcp)), Some(3_000), "up to IP");
     assert_eq!(took(PathSegment::Host(Segment::IpTcp)), None);
     assert_eq!(took(PathSegment::Host(Segment::RxUnexplained)), Some(605_000));
     assert_eq!(took(PathSegment::EndToEnd), Some(5_642_000));
-    let addends = PathSegment::ALL.into_iter().filter(|leg| leg.is_addend());
+    let addends = PathSegment::ALL.into_iter().filter(|segment| segment.is_addend());
     assert_eq!(addends.filter_map(took).sum::<u64>(), 5_642_000);
 }
 

@@ -246,7 +246,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         return;
     };
     let accepted = Link::accept(stream, &shared.identity);
-    tell_problem(&shared.identity, handler);
+    report_problem(&shared.identity, handler);
     let greeted = accepted.and_then(|mut link| match link.receive(MAX_HELLO_BYTES) {
         Ok(AgentMessage::Hello(hello)) => Ok((link, Some(hello))),
         Ok(AgentMessage::Enroll) => Ok((link, None)),
@@ -351,7 +351,7 @@ fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, permit: Permit, 
     handler.enrolled(address, outcome);
 }
 
-fn tell_problem(identity: &Identity, handler: &impl Handler) {
+fn report_problem(identity: &Identity, handler: &impl Handler) {
     if let Some(error) = identity.take_problem() {
         handler.unusable(&error);
     }
@@ -406,7 +406,7 @@ fn session(
         if checked.elapsed() >= CHECK {
             checked = Instant::now();
             let accepted = identity.check_agent(&link.presented, &agent.name);
-            tell_problem(identity, handler);
+            report_problem(identity, handler);
             if let Err(reason) = accepted {
                 admission.count_false_name();
                 refuse(link, reason.clone());

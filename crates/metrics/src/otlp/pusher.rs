@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use dwell_engine::labels::excerpt;
 use dwell_socket::privilege;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
@@ -111,7 +112,7 @@ pub struct Pusher {
     stop: Sender<()>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
-    tell: Arc<dyn Fn(Event) + Send + Sync>,
+    notify: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl Pusher {
@@ -124,11 +125,11 @@ impl Pusher {
     pub fn start(
         target: Target,
         registry: Arc<Registry>,
-        tell: impl Fn(Event) + Send + Sync + 'static,
+        notify: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Pusher, PushError> {
         let agent = agent(&target.endpoint)?;
         let endpoint = target.endpoint.to_string();
-        let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
+        let notify: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(notify);
         let (stop, stopped) = mpsc::channel();
         let (ending, ended) = mpsc::channel::<()>();
         let attributes = [("service.name", "dwell".into()), ("service.version", registry.version.clone())];
@@ -142,7 +143,7 @@ impl Pusher {
             registry,
             outcomes: [0; 2],
             is_down: false,
-            tell: Arc::clone(&tell),
+            notify: Arc::clone(&notify),
         };
         thread.count();
         thread::Builder::new()
@@ -154,7 +155,7 @@ impl Pusher {
                 drop(ending);
             })
             .map_err(PushError::Thread)?;
-        Ok(Pusher { endpoint, stop, ended, tell })
+        Ok(Pusher { endpoint, stop, ended, notify })
     }
 }
 
@@ -169,7 +170,7 @@ impl Drop for Pusher {
         let _ = self.stop.send(());
         // A thread that waits for an unresponsive receiver ends with the process.
         if self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
-            (self.tell)(Event::Unfinished { endpoint: self.endpoint.clone() });
+            (self.notify)(Event::Unfinished { endpoint: self.endpoint.clone() });
         }
     }
 }
@@ -201,7 +202,7 @@ struct Thread {
     /// Pushes that were taken, and those that failed.
     outcomes: [u64; 2],
     is_down: bool,
-    tell: Arc<dyn Fn(Event) + Send + Sync>,
+    notify: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl Thread {
@@ -226,8 +227,8 @@ impl Thread {
         self.count();
         let endpoint = self.endpoint.to_string();
         match failed {
-            Some(why) if !self.is_down => (self.tell)(Event::Failed { endpoint, why }),
-            None if self.is_down => (self.tell)(Event::Resumed { endpoint }),
+            Some(why) if !self.is_down => (self.notify)(Event::Failed { endpoint, why }),
+            None if self.is_down => (self.notify)(Event::Resumed { endpoint }),
             _ => return,
         }
         self.is_down = !self.is_down;
@@ -273,7 +274,7 @@ fn judge(response: &Response<Body>, body: &[u8]) -> Result<(), String> {
             Some(partial) if partial.rejected_data_points > 0 => Err(format!(
                 "the receiver refuses {} series: {}",
                 partial.rejected_data_points,
-                first_line(&partial.error_message)
+                excerpt(&partial.error_message, SHOWN)
             )),
             _ => Ok(()),
         };
@@ -282,16 +283,12 @@ fn judge(response: &Response<Body>, body: &[u8]) -> Result<(), String> {
         Ok(status) if is_protobuf => status.message,
         _ => String::from_utf8_lossy(body).into_owned(),
     };
-    let said = match first_line(&said) {
+    let said = match excerpt(&said, SHOWN) {
         line if line.is_empty() => String::new(),
         line => format!(": {line}"),
     };
     let hint = if status == 404 { "; look at the path of the URL" } else { "" };
     Err(format!("the receiver answers {status}{said}{hint}"))
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().filter(|letter| !letter.is_control()).take(SHOWN).collect()
 }
 
 fn unix_ns() -> u64 {

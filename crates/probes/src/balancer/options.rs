@@ -79,19 +79,19 @@ impl Default for PlaneOptions {
 impl PlaneOptions {
     /// Returns the number of buckets in the connection table: a power of two.
     pub(super) fn buckets(&self) -> u32 {
-        let places = self.max_connections.clamp(64, 1 << 24).next_power_of_two();
-        places / abi::DWELL_WAYS
+        let slots = self.max_connections.clamp(64, 1 << 24).next_power_of_two();
+        slots / abi::DWELL_WAYS
     }
 
     /// Returns the number of slots in the connection table.
-    pub(super) fn places(&self) -> u32 {
+    pub(super) fn slots(&self) -> u32 {
         self.buckets() * abi::DWELL_WAYS
     }
 
     /// Returns the bytes that the connection table and the ring buffer of its epochs take in the kernel.
     pub fn connection_bytes(&self) -> u64 {
         u64::from(self.buckets()) * size_of::<abi::dwell_slot_bucket>() as u64
-            + u64::from(self.places()) * u64::from(balance::slot_bytes())
+            + u64::from(self.slots()) * u64::from(balance::slot_bytes())
             + u64::from(self.ring_bytes())
     }
 
@@ -115,7 +115,7 @@ impl PlaneOptions {
         };
         let mut program = watch.to_core();
         program.table.bucket_mask = self.buckets() - 1;
-        program.table.slots = self.places();
+        program.table.slots = self.slots();
         program.jiffy_ns = jiffy_ns();
         program.stores_in_order = cfg!(any(target_arch = "x86_64", target_arch = "s390x")).into();
         let next = self.chain.as_ref().and_then(|chain| chain.next);
@@ -162,7 +162,7 @@ impl PlaneOptions {
     pub(super) fn entries(&self, map: &str) -> Option<u32> {
         Some(match map {
             "buckets" => self.buckets(),
-            "seats" => self.places(),
+            "slots" => self.slots(),
             "events" => self.ring_bytes(),
             // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
@@ -171,7 +171,7 @@ impl PlaneOptions {
             "vip_counts" => self.max_vips + 1,
             "reals" | "real_counts" | "actives" | "open" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
-            "zero_places" => self.max_reals + 1,
+            "zero_numbers" => self.max_reals + 1,
             "heavies" => self.max_zero_servers + 1,
             // A server may have an ID in each layout.
             "zero_names" => self.max_zero_servers.saturating_mul(7).max(1),
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_million_connections_take_less_than_500_megabytes() {
         let options = PlaneOptions::default();
-        assert!(options.places() >= 1_000_000);
+        assert!(options.slots() >= 1_000_000);
         let bytes = options.connection_bytes();
         assert!((300_000_000..500_000_000).contains(&bytes), "{bytes}");
     }

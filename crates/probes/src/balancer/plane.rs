@@ -359,7 +359,7 @@ impl Plane {
         let batch = self.options.ring_bytes() / 2 / (abi::DWELL_WAYS * event_bytes);
         let buckets = self.options.buckets();
         let taken = self.counters()?.table.slots_taken();
-        let reason = balance::sweep_reason(taken, self.options.places().into());
+        let reason = balance::sweep_reason(taken, self.options.slots().into());
         for first in (0..buckets).step_by(batch as usize) {
             self.events.drain(&mut emit)?;
             let part = batch.min(buckets - first);
@@ -445,7 +445,7 @@ impl Plane {
 
     /// Returns the number of connections that the connection table has room for.
     pub fn capacity(&self) -> u32 {
-        self.options.places()
+        self.options.slots()
     }
 
     pub(super) fn check(&self, what: &'static str, number: u32, most: u32) -> Result<(), Error> {

@@ -41,7 +41,7 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 	__uint(max_entries, 1);
-} zero_places SEC(".maps");
+} zero_numbers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -125,7 +125,7 @@ static __always_inline __u32 dwell_zero_server_by_name(void *embedder, const str
 
 static __always_inline __u32 dwell_zero_server_by_real(void *embedder, __u32 real)
 {
-	const __u32 *server = bpf_map_lookup_elem(&zero_places, &real);
+	const __u32 *server = bpf_map_lookup_elem(&zero_numbers, &real);
 
 	return server ? *server : 0;
 }

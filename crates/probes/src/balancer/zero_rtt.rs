@@ -67,8 +67,8 @@ impl Plane {
         for (place, (real, _)) in slots.slots.iter().enumerate() {
             if *real != 0 {
                 let value = place as u32 + 1;
-                let map = self.map("zero_places");
-                maps::write(&map, "zero_places", &real.to_ne_bytes(), &value)?;
+                let map = self.map("zero_numbers");
+                maps::write(&map, "zero_numbers", &real.to_ne_bytes(), &value)?;
             }
         }
         let mut state = self.zero_state()?;
@@ -171,8 +171,8 @@ impl Plane {
     pub fn server_loads(&mut self, slot: u16) -> Result<Vec<(u32, ServerLoad)>, Error> {
         let slots = self.server_slots(slot)?;
         let loads = self.read_loads(slot)?;
-        let seats = slots.slots.iter().zip(&loads.server);
-        Ok(seats
+        let used = slots.slots.iter().zip(&loads.server);
+        Ok(used
             .filter(|((real, _), _)| *real != 0)
             .map(|((real, _), load)| {
                 let load = ServerLoad {

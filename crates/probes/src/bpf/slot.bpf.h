@@ -30,7 +30,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct dwell_slot);
 	__uint(max_entries, 1);
-} seats SEC(".maps");
+} slots SEC(".maps");
 
 /* Leads from connection IDs to slots. */
 struct {
@@ -53,7 +53,7 @@ struct {
 
 static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 slot_index)
 {
-	return bpf_map_lookup_elem(&seats, &slot_index);
+	return bpf_map_lookup_elem(&slots, &slot_index);
 }
 
 static __always_inline struct dwell_alias *dwell_alias_at(void *embedder, __u32 index)

@@ -73,8 +73,8 @@ impl Probe {
             slots: program.table.slots,
             ring_bytes: ring_bytes(options.watch.max_flows),
             event_bytes: size_of::<abi::dwell_response_event>() as u32,
-            sizes: &[("seats", program.table.slots), ("aliases", program.alias_mask + 1)],
-            shared: &["seats", "pool", "aliases"],
+            sizes: &[("slots", program.table.slots), ("aliases", program.alias_mask + 1)],
+            shared: &["slots", "pool", "aliases"],
         };
         Vantage::open(&spec, Record::from_kernel, ())
     }

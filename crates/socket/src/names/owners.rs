@@ -194,7 +194,7 @@ mod tests {
         let port = client.local_addr().unwrap().port();
         let mut inode = 0;
         let mut census = Census::open().unwrap();
-        let find = |polled: &crate::outside::Polled| {
+        let find = |polled: &crate::outside::PolledSocket| {
             if polled.ends.src.port == port {
                 inode = polled.inode;
             }

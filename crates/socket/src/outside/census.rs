@@ -12,7 +12,7 @@ use super::{Error, diag::Diag, message::SocketReport};
 
 /// A connection at the moment of a poll.
 #[derive(Debug, Clone, Copy)]
-pub struct Polled {
+pub struct PolledSocket {
     /// The kernel's number of the socket (SO_COOKIE), unique until the host restarts.
     pub cookie: u64,
     /// The inode of its file, which names its process; 0 if no process has it.
@@ -43,10 +43,10 @@ impl Census {
     /// # Errors
     ///
     /// If the kernel does not report its sockets.
-    pub fn poll(&mut self, mut each: impl FnMut(&Polled)) -> Result<(), Error> {
+    pub fn poll(&mut self, mut each: impl FnMut(&PolledSocket)) -> Result<(), Error> {
         self.diag.dump_connected(true, &mut |time_ns, report| {
             if let Some(info) = report.info {
-                each(&Polled {
+                each(&PolledSocket {
                     cookie: report.key.cookie(),
                     inode: report.inode,
                     ends: report.key.ends(),

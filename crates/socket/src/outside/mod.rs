@@ -40,11 +40,11 @@ use crate::{
 };
 
 pub use self::{
-    census::{Census, Polled},
+    census::{Census, PolledSocket},
     cgroup::Cgroup,
     processes::{has_library, maps},
     remote::remedy,
-    survey::{Elsewhere, OtherNamespace, Selected, Survey},
+    survey::{Elsewhere, OtherNamespace, Selection, Survey},
     trial::{TrialError, trial},
 };
 

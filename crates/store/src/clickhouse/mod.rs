@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_engine::labels::excerpt;
 use ureq::{
     Agent, Body, Timeout,
     http::{Response, Uri},
@@ -365,7 +366,7 @@ impl Server {
         let line = line.unwrap_or_else(|| answer.lines().next().unwrap_or("nothing"));
         StoreError::Refused {
             address: self.address.to_string(),
-            said: line.chars().take(SHOWN).collect(),
+            said: excerpt(line, SHOWN),
             refusal: Refusal::of(code.or(found), line),
         }
     }

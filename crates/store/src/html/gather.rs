@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use super::{
     Choice, Clock, Flow, Page, PageLoss, PagePlace, Resent, Row, Verdict, backends::PageBackends, gray::gray,
-    latency::Latencies, leg_names,
+    latency::Latencies, segment_names,
 };
-use crate::{Place, Read, Reader, Span, StoreError};
+use crate::{Place, Reader, Span, StoreError, StoredSegment};
 
 /// The maximum number of time bins in a chart: more could not be distinguished.
 const MOST_BINS: i64 = 120;
@@ -65,7 +65,7 @@ impl Report {
         let damaged = store.rows(span, &numbers, |read| {
             let is_chosen = match read.place {
                 Place::Host(host) => is_wanted(host),
-                Place::Way(tx, rx) => [tx, rx].into_iter().flatten().any(is_wanted),
+                Place::Path(tx, rx) => [tx, rx].into_iter().flatten().any(is_wanted),
             };
             if is_chosen && (read.flow.is_some() || !choice.is_of_flows()) {
                 gathered.add(read);
@@ -97,7 +97,7 @@ impl Report {
             flows: Vec::new(),
             flows_known,
             has_sums: !choice.is_of_flows(),
-            legs: leg_names(),
+            segments: segment_names(),
             places: Vec::new(),
             rows: Vec::new(),
             resent: Vec::new(),
@@ -248,12 +248,12 @@ impl Gathered {
         }
     }
 
-    fn add(&mut self, read: Read) {
+    fn add(&mut self, read: StoredSegment) {
         if read.resent {
             // Their delay is mostly that of the loss. Their sum is enough to show it.
-            let is_whole = matches!(read.leg.name(), "end-to-end" | "total");
+            let is_whole = matches!(read.segment.name(), "end-to-end" | "total");
             let is_host = matches!(read.place, Place::Host(_));
-            if is_whole && is_host == read.leg.direction().is_some() && read.flow.is_none() {
+            if is_whole && is_host == read.segment.direction().is_some() && read.flow.is_none() {
                 let resent = self.resent.entry(read.place).or_default();
                 resent.merge(&read.histogram);
             }
@@ -264,7 +264,7 @@ impl Gathered {
             self.close();
             self.bin = bin;
         }
-        let key = (read.place, read.flow, read.leg);
+        let key = (read.place, read.flow, read.segment);
         let cell = self.cells.entry(key).or_default();
         cell.whole.merge(&read.histogram);
         cell.estimated |= read.estimated;
@@ -289,15 +289,15 @@ impl Gathered {
     /// those with the most bytes first.
     fn places(&self) -> Vec<Place> {
         let mut bytes: BTreeMap<Place, u64> = BTreeMap::new();
-        for ((place, _, leg), cell) in &self.cells {
-            let count = if leg.is_addend() { 0 } else { cell.whole.count() };
+        for ((place, _, segment), cell) in &self.cells {
+            let count = if segment.is_addend() { 0 } else { cell.whole.count() };
             *bytes.entry(*place).or_default() += count;
         }
         let mut places: Vec<_> = bytes.into_iter().collect();
         places.sort_by_key(|(place, count)| {
             let rank = match place {
-                Place::Way(Some(_), Some(_)) => 0,
-                Place::Way(..) => 1,
+                Place::Path(Some(_), Some(_)) => 0,
+                Place::Path(..) => 1,
                 Place::Host(_) => 2,
             };
             (rank, Reverse(*count), *place)
@@ -311,7 +311,7 @@ impl Gathered {
         let used = |number: i64| {
             places.iter().any(|place| match place {
                 Place::Host(host) => *host == number,
-                Place::Way(tx, rx) => [tx, rx].contains(&&Some(number)),
+                Place::Path(tx, rx) => [tx, rx].contains(&&Some(number)),
             })
         };
         let hosts: Vec<_> = hosts.iter().filter(|(number, _)| used(*number)).collect();
@@ -321,19 +321,19 @@ impl Gathered {
             .iter()
             .map(|place| match *place {
                 Place::Host(number) => PagePlace { host: host(number), tx: None, rx: None },
-                Place::Way(tx, rx) => PagePlace { host: None, tx: tx.and_then(host), rx: rx.and_then(host) },
+                Place::Path(tx, rx) => PagePlace { host: None, tx: tx.and_then(host), rx: rx.and_then(host) },
             })
             .collect();
         let place_of = |place: Place| places.iter().position(|other| *other == place);
         let flow_of: HashMap<i64, usize> = flows.iter().copied().zip(0..).collect();
-        let leg_of = |leg: PathSegment| PathSegment::ALL.iter().position(|other| *other == leg);
+        let index_of = |segment: PathSegment| PathSegment::ALL.iter().position(|other| *other == segment);
         page.rows = self
             .cells
             .into_iter()
-            .map(|((place, flow, leg), cell)| Row {
+            .map(|((place, flow, segment), cell)| Row {
                 place: place_of(place).unwrap_or_default(),
                 flow: flow.and_then(|flow| flow_of.get(&flow).copied()),
-                leg: leg_of(leg).unwrap_or_default(),
+                segment: index_of(segment).unwrap_or_default(),
                 count: cell.whole.count(),
                 sum_ns: cell.whole.sum_ns() as f64,
                 min_ns: cell.whole.min_ns(),

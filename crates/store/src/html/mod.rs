@@ -79,7 +79,7 @@ struct Page {
     flows_known: usize,
     /// Rows without a flow are of all flows together.
     has_sums: bool,
-    legs: Vec<LegName>,
+    segments: Vec<SegmentName>,
     places: Vec<PagePlace>,
     rows: Vec<Row>,
     resent: Vec<Resent>,
@@ -108,7 +108,7 @@ struct Flow {
 }
 
 #[derive(Debug, Serialize)]
-struct LegName {
+struct SegmentName {
     name: &'static str,
     direction: Option<&'static str>,
     part_of: Option<usize>,
@@ -128,7 +128,7 @@ struct PagePlace {
 struct Row {
     place: usize,
     flow: Option<usize>,
-    leg: usize,
+    segment: usize,
     count: u64,
     sum_ns: f64,
     min_ns: Option<u64>,
@@ -197,13 +197,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn leg_names() -> Vec<LegName> {
-    let place = |leg: PathSegment| PathSegment::ALL.iter().position(|other| *other == leg);
-    let name = |leg: PathSegment| LegName {
-        name: leg.name(),
-        direction: leg.direction().map(|direction| direction.name()),
-        part_of: leg.part_of().and_then(place),
-        adds: leg.is_addend(),
+fn segment_names() -> Vec<SegmentName> {
+    let place = |segment: PathSegment| PathSegment::ALL.iter().position(|other| *other == segment);
+    let name = |segment: PathSegment| SegmentName {
+        name: segment.name(),
+        direction: segment.direction().map(|direction| direction.name()),
+        part_of: segment.part_of().and_then(place),
+        adds: segment.is_addend(),
     };
     PathSegment::ALL.map(name).into()
 }

@@ -2,8 +2,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const by = (id) => document.getElementById(id);
 const state = { place: 0, filter: "", marked: new Set() };
 
-const legName = (leg) => `${leg.direction ? `${leg.direction} ` : ""}${leg.name}`;
-const isTotal = (leg) => leg.name === "total" || leg.name === "end-to-end";
+const segmentName = (segment) => `${segment.direction ? `${segment.direction} ` : ""}${segment.name}`;
+const isTotal = (segment) => segment.name === "total" || segment.name === "end-to-end";
 const flowName = (flow) => `${flow.src} → ${flow.dst}${flow.rx ? `, at its receiver ${flow.rx}` : ""}`;
 const hostName = (number) => (number === null ? "(no agent)" : data.hosts[number]);
 const counted = (count, what) => `${count.toLocaleString("en-US")} ${count === 1 ? what.replace(/s$/, "") : what}`;
@@ -13,9 +13,9 @@ function placeName(place) {
 	return place.host === null ? `${hostName(place.tx)} → ${hostName(place.rx)}` : `host ${hostName(place.host)}`;
 }
 
-function colour(leg) {
-	const root = data.legs[leg.part_of === null ? data.legs.indexOf(leg) : leg.part_of].name;
-	return `var(--c-${isTotal(leg) || root === "unexplained" ? "whole" : root})`;
+function colour(segment) {
+	const root = data.segments[segment.part_of === null ? data.segments.indexOf(segment) : segment.part_of].name;
+	return `var(--c-${isTotal(segment) || root === "unexplained" ? "whole" : root})`;
 }
 
 // Figures. A quantile is the nearest rank, in the middle of its bucket, as `dwell stack` takes it.
@@ -36,7 +36,7 @@ function quantile(cell, q) {
 	return null;
 }
 
-// Rows of the same leg, added up. Of the p99 in a piece of time only the greatest is known.
+// Rows of the same segment, added up. Of the p99 in a piece of time only the greatest is known.
 function merged(rows) {
 	const cell = { count: 0, sum: 0, min: null, max: null, buckets: new Map(), times: new Map(), estimated: false, bound: null, clamped: 0, doubtful: 0, missing: null };
 	for (const row of rows) {
@@ -84,15 +84,15 @@ function shownFlows() {
 const ownHost = (place) => (place.host === null && (place.tx === null || place.rx === null) ? place.tx ?? place.rx : null);
 const isShown = (n) => n === state.place || (data.places[n].host !== null && data.places[n].host === ownHost(data.places[state.place]));
 
-// By leg, of one place.
+// By segment, of one place.
 function cellsOf(place, flows) {
 	const groups = new Map();
 	for (const row of data.rows) {
 		if (row.place !== place || !(flows ? flows.has(row.flow) : row.flow === null)) continue;
-		if (!groups.has(row.leg)) groups.set(row.leg, []);
-		groups.get(row.leg).push(row);
+		if (!groups.has(row.segment)) groups.set(row.segment, []);
+		groups.get(row.segment).push(row);
 	}
-	return new Map([...groups].sort((one, other) => one[0] - other[0]).map(([leg, rows]) => [leg, merged(rows)]));
+	return new Map([...groups].sort((one, other) => one[0] - other[0]).map(([segment, rows]) => [segment, merged(rows)]));
 }
 
 function shownCells(flows) {
@@ -101,8 +101,8 @@ function shownCells(flows) {
 	if (!place || ownHost(place) === null) return cells;
 	const side = place.tx === null ? "rx" : "tx";
 	const own = data.places.findIndex((other) => other.host === ownHost(place));
-	for (const [leg, cell] of own < 0 ? [] : cellsOf(own, flows)) {
-		if (data.legs[leg].direction === side && !cells.has(leg)) cells.set(leg, cell);
+	for (const [segment, cell] of own < 0 ? [] : cellsOf(own, flows)) {
+		if (data.segments[segment].direction === side && !cells.has(segment)) cells.set(segment, cell);
 	}
 	return new Map([...cells].sort((one, other) => one[0] - other[0]));
 }
@@ -110,27 +110,27 @@ function shownCells(flows) {
 // The waterfall: a line a segment, with its figures, its place on the way, and its tail.
 
 function waterfall(cells) {
-	const legs = [...cells.keys()].map((n) => data.legs[n]);
-	const shown = [...cells].filter(([n, cell]) => cell.count || cell.missing || data.legs[n].name !== "unexplained");
+	const segments = [...cells.keys()].map((n) => data.segments[n]);
+	const shown = [...cells].filter(([n, cell]) => cell.count || cell.missing || data.segments[n].name !== "unexplained");
 	if (!shown.length) return empty("No bytes of this choice.");
 	// One host has two ways, of which each begins anew.
-	const isWay = legs.some((leg) => leg.name === "end-to-end" || leg.name === "network");
+	const isWay = segments.some((segment) => segment.name === "end-to-end" || segment.name === "network");
 	const lengths = new Map(shown.map(([n, cell]) => [n, part(cells, n, cell)]));
 	let at = 0, side = null;
 	const starts = new Map();
 	for (const [n, cell] of shown) {
-		const leg = data.legs[n];
-		if (!isWay && leg.direction !== side) [side, at] = [leg.direction, 0];
-		if (isTotal(leg)) {
-			const sameSide = ([m]) => data.legs[m].adds && data.legs[m].direction === leg.direction;
+		const segment = data.segments[n];
+		if (!isWay && segment.direction !== side) [side, at] = [segment.direction, 0];
+		if (isTotal(segment)) {
+			const sameSide = ([m]) => data.segments[m].adds && data.segments[m].direction === segment.direction;
 			const first = shown.find(sameSide);
-			starts.set(n, leg.name === "end-to-end" || !first ? 0 : starts.get(first[0]) ?? 0);
-		} else if (leg.part_of === null) {
+			starts.set(n, segment.name === "end-to-end" || !first ? 0 : starts.get(first[0]) ?? 0);
+		} else if (segment.part_of === null) {
 			starts.set(n, at);
 			at += lengths.get(n);
 		} else {
-			const [parent, begin] = [lengths.get(leg.part_of) ?? 0, starts.get(leg.part_of) ?? 0];
-			const atEnd = leg.name !== "reordering";
+			const [parent, begin] = [lengths.get(segment.part_of) ?? 0, starts.get(segment.part_of) ?? 0];
+			const atEnd = segment.name !== "reordering";
 			starts.set(n, atEnd ? begin + Math.max(parent - lengths.get(n), 0) : begin);
 		}
 	}
@@ -157,47 +157,47 @@ function axisCell(width, ticks, at, title) {
 	return svg;
 }
 
-// The whole of which a leg is a part: the way, else its side.
-function wholeOf(cells, leg) {
-	const find = (is) => [...cells].find(([n]) => is(data.legs[n]))?.[1];
-	return find((other) => other.name === "end-to-end") || find((other) => other.name === "total" && other.direction === leg.direction);
+// The whole of which a segment is a part: the way, else its side.
+function wholeOf(cells, segment) {
+	const find = (is) => [...cells].find(([n]) => is(data.segments[n]))?.[1];
+	return find((other) => other.name === "end-to-end") || find((other) => other.name === "total" && other.direction === segment.direction);
 }
 
-// What a leg adds to the mean of the whole: its own mean, but where it is known of fewer bytes.
+// What a segment adds to the mean of the whole: its own mean, but where it is known of fewer bytes.
 function part(cells, n, cell) {
-	const whole = wholeOf(cells, data.legs[n]);
+	const whole = wholeOf(cells, data.segments[n]);
 	if (!cell.count) return 0;
 	return whole?.count && !cell.estimated ? cell.sum / whole.count : cell.mean;
 }
 
 function waterfallRow(cells, n, cell, place, x, tail) {
-	const leg = data.legs[n];
-	const name = `${legName(leg)}${cell.estimated ? " (estimated)" : ""}`;
-	const row = element("tr", { class: isTotal(leg) ? "total" : leg.part_of === null ? "" : "part", "data-leg": legName(leg) },
-		element("th", { scope: "row" }, element("span", { class: "mark", style: `background:${colour(leg)}` }), name));
+	const segment = data.segments[n];
+	const name = `${segmentName(segment)}${cell.estimated ? " (estimated)" : ""}`;
+	const row = element("tr", { class: isTotal(segment) ? "total" : segment.part_of === null ? "" : "part", "data-segment": segmentName(segment) },
+		element("th", { scope: "row" }, element("span", { class: "mark", style: `background:${colour(segment)}` }), name));
 	if (cell.missing) {
 		row.append(element("td", { colspan: 10, class: "left" }, `missing: no hook for ${cell.missing} here`));
 		return row;
 	}
-	const whole = wholeOf(cells, leg);
+	const whole = wholeOf(cells, segment);
 	const share = whole?.sum > 0 && !cell.estimated ? `${((cell.sum / whole.sum) * 100).toFixed(1)} %` : "-";
 	for (const text of [cell.count.toLocaleString("en-US"), ...[cell.mean, cell.p50, cell.p90, cell.p99, cell.max].map(latency), share, cell.bound === null ? "" : latency(cell.bound)]) {
 		row.append(element("td", {}, text));
 	}
-	row.append(element("td", { class: "chart" }, bar(leg, cell, place, x, name)), element("td", { class: "chart" }, dots(leg, cell, tail, name)));
+	row.append(element("td", { class: "chart" }, bar(segment, cell, place, x, name)), element("td", { class: "chart" }, dots(segment, cell, tail, name)));
 	return row;
 }
 
-function bar(leg, cell, [start, length], x, name) {
+function bar(segment, cell, [start, length], x, name) {
 	const svg = drawing(BAR, 28, `${name}: mean ${latency(cell.mean)}`, cell.bound === null ? "" : `give or take ${latency(cell.bound)} by the clocks`);
 	for (const value of x.ticks) svg.append(shape("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: 28 }));
 	if (!cell.count) return svg;
 	const [from, to] = [x.at(start), x.at(start + length)];
-	const inset = leg.part_of === null ? 5 : 9;
-	const look = { x: from, y: inset, width: Math.max(to - from, 1.5), height: 28 - 2 * inset, style: `fill:${colour(leg)};stroke:${colour(leg)}` };
+	const inset = segment.part_of === null ? 5 : 9;
+	const look = { x: from, y: inset, width: Math.max(to - from, 1.5), height: 28 - 2 * inset, style: `fill:${colour(segment)};stroke:${colour(segment)}` };
 	// Without a measurement behind it, or counted in another already: not full.
 	if (cell.estimated) Object.assign(look, { "fill-opacity": 0.15, "stroke-dasharray": "4 3" });
-	else if (leg.part_of !== null || isTotal(leg)) Object.assign(look, { "fill-opacity": 0.4 });
+	else if (segment.part_of !== null || isTotal(segment)) Object.assign(look, { "fill-opacity": 0.4 });
 	svg.append(shape("rect", look));
 	if (cell.bound) {
 		const [low, high] = [x.at(start + length - cell.bound), x.at(start + length + cell.bound)];
@@ -206,14 +206,14 @@ function bar(leg, cell, [start, length], x, name) {
 	return svg;
 }
 
-function dots(leg, cell, tail, name) {
+function dots(segment, cell, tail, name) {
 	const svg = drawing(DOTS, 28, `${name}: p50 ${latency(cell.p50)}, p99 ${latency(cell.p99)}`);
 	for (const value of tail.ticks) svg.append(shape("line", { class: "grid", x1: tail.at(value), x2: tail.at(value), y1: 0, y2: 28 }));
 	if (!cell.count) return svg;
-	const style = `stroke:${colour(leg)};stroke-width:2`;
+	const style = `stroke:${colour(segment)};stroke-width:2`;
 	svg.append(shape("line", { x1: tail.at(cell.p50), x2: tail.at(cell.p99), y1: 14, y2: 14, style }),
 		symbol("circle", tail.at(cell.p50), 14, 4, { style: `${style};fill:var(--page)` }),
-		symbol("circle", tail.at(cell.p99), 14, 4, { style: `${style};fill:${colour(leg)}` }));
+		symbol("circle", tail.at(cell.p99), 14, 4, { style: `${style};fill:${colour(segment)}` }));
 	return svg;
 }
 
@@ -235,7 +235,7 @@ function timeAxis(left, right) {
 }
 
 function series(n, cell) {
-	const leg = data.legs[n];
+	const segment = data.segments[n];
 	const [width, height] = [420, 170];
 	const filled = [...cell.times].sort((one, other) => one[0] - other[0]);
 	const means = filled.map(([bin, there]) => [bin, there.sum / there.count]);
@@ -246,40 +246,40 @@ function series(n, cell) {
 	const x = timeAxis(58, width - 8);
 	const middle = (bin) => Math.min(data.from_ms + (bin + 0.5) * data.bin_ms, data.to_ms);
 	const pieces = (points) => broken(points).map((piece) => piece.map(([bin, value]) => [middle(bin), value]));
-	const name = legName(leg);
+	const name = segmentName(segment);
 	const svg = lines({
 		width, height, x, y: { top: 10, bottom: height - 40, at: scale.at, ticks: thinned(scale.ticks, scale.at, 20), label: tick },
 		title: `${name} over time`, description: `mean from ${latency(Math.min(...values(means)))} to ${latency(Math.max(...values(means)))}, greatest p99 ${latency(Math.max(...values(p99s)))}`, unit: "time of day, UTC",
 		lines: [
 			{ pieces: pieces(p99s), colour: "var(--faint)", dash: "5 3", width: 1.4, name: `${name}, p99` },
-			{ pieces: pieces(means), colour: colour(leg), width: 2.2, name: `${name}, mean` },
+			{ pieces: pieces(means), colour: colour(segment), width: 2.2, name: `${name}, mean` },
 		],
 	});
 	return element("figure", {}, element("figcaption", {}, `${name}${cell.estimated ? " (estimated)" : ""}`), svg);
 }
 
 function allSeries(cells) {
-	const figures = [...cells].filter(([n, cell]) => cell.times.size && data.legs[n].name !== "unexplained").map(([n, cell]) => series(n, cell));
+	const figures = [...cells].filter(([n, cell]) => cell.times.size && data.segments[n].name !== "unexplained").map(([n, cell]) => series(n, cell));
 	return figures.length ? figures : [empty("No bytes of this choice.")];
 }
 
 // The distributions of all segments, in one chart.
 
 // Each line has its own dashes, so that lines are told apart without their colours.
-function stroke(leg, index) {
+function stroke(segment, index) {
 	const dash = index ? `${[3, 8, 16][index % 3]} 3${" 2 3".repeat(index / 3)}` : "none";
-	return leg.name === "end-to-end" ? { colour: "var(--ink)", dash, width: 2.4 } : { dash, width: leg.name === "total" ? 2.4 : 1.8 };
+	return segment.name === "end-to-end" ? { colour: "var(--ink)", dash, width: 2.4 } : { dash, width: segment.name === "total" ? 2.4 : 1.8 };
 }
 
 function distributions(cells) {
-	const shown = [...cells].filter(([n, cell]) => cell.count && !cell.estimated && data.legs[n].name !== "unexplained");
+	const shown = [...cells].filter(([n, cell]) => cell.count && !cell.estimated && data.segments[n].name !== "unexplained");
 	if (!shown.length) return empty("No distribution: nothing of this choice was seen byte by byte.");
 	const [width, height, right] = [1000, 380, 790];
 	const scale = logarithmic(Math.min(...shown.map(([, cell]) => cell.min)), Math.max(...shown.map(([, cell]) => cell.max)), 58, right);
 	const share = { top: 12, bottom: height - 44, ticks: [0, 0.25, 0.5, 0.75, 0.9, 1], label: (value) => `${value * 100} %` };
 	share.at = (value) => share.bottom - value * (share.bottom - share.top);
 	const drawn = shown.map(([n, cell], index) => {
-		const leg = data.legs[n];
+		const segment = data.segments[n];
 		let seen = 0;
 		const total = cell.buckets.reduce((sum, [, count]) => sum + count, 0);
 		const points = [[cell.min, 0]];
@@ -287,7 +287,7 @@ function distributions(cells) {
 			seen += count;
 			points.push([Math.min(Math.max(low + widthOf(low), cell.min), cell.max), seen / total]);
 		}
-		return { pieces: [points], colour: colour(leg), name: legName(leg), ...stroke(leg, index) };
+		return { pieces: [points], colour: colour(segment), name: segmentName(segment), ...stroke(segment, index) };
 	});
 	const svg = lines({
 		width, height, title: "distributions of the segments", description: drawn.map((line) => line.name).join(", "), lines: drawn, unit: "time in the segment",
@@ -306,7 +306,7 @@ function distributions(cells) {
 function hosts(flows) {
 	const places = data.places.flatMap((place, n) => (place.host === null ? [] : [{ host: place.host, cells: cellsOf(n, flows) }])).filter(({ cells }) => cells.size);
 	if (places.length < 2) return empty(places.length ? `Only ${hostName(places[0].host)} has figures of this choice: nothing to compare it with.` : "No host has figures of this choice.");
-	const shown = data.legs.map((leg, n) => n).filter((n) => data.legs[n].name !== "unexplained" && places.some(({ cells }) => cells.get(n)?.count));
+	const shown = data.segments.map((segment, n) => n).filter((n) => data.segments[n].name !== "unexplained" && places.some(({ cells }) => cells.get(n)?.count));
 	const all = shown.flatMap((n) => places.map(({ cells }) => cells.get(n)).filter((cell) => cell?.count));
 	const scale = logarithmic(Math.min(...all.map((cell) => cell.mean)), Math.max(...all.map((cell) => cell.p99)), 14, 406);
 	const names = element("tr", {}, element("th", { scope: "col", rowspan: 2 }, "segment"),
@@ -314,10 +314,10 @@ function hosts(flows) {
 		element("th", { rowspan: 2, class: "left" }, axisCell(420, thinned(scale.ticks, scale.at, 66), scale.at, "mean (hollow) to p99 (filled)")));
 	const units = element("tr", {}, ...places.flatMap(() => ["mean", "p99"].map((text) => element("th", { scope: "col" }, text))));
 	const body = shown.map((n) => {
-		const leg = data.legs[n];
-		const row = element("tr", { class: isTotal(leg) ? "total" : leg.part_of === null ? "" : "part", "data-hosts": legName(leg) }, element("th", { scope: "row" }, legName(leg)));
+		const segment = data.segments[n];
+		const row = element("tr", { class: isTotal(segment) ? "total" : segment.part_of === null ? "" : "part", "data-hosts": segmentName(segment) }, element("th", { scope: "row" }, segmentName(segment)));
 		const lane = 10, height = Math.max(28, 8 + lane * places.length);
-		const svg = drawing(420, height, `${legName(leg)} on each host`);
+		const svg = drawing(420, height, `${segmentName(segment)} on each host`);
 		for (const value of scale.ticks) svg.append(shape("line", { class: "grid", x1: scale.at(value), x2: scale.at(value), y1: 0, y2: height }));
 		places.forEach(({ cells, host }, index) => {
 			const cell = cells.get(n);
@@ -366,7 +366,7 @@ function losses() {
 function notes(cells, flows) {
 	const place = data.places[state.place];
 	const told = [];
-	const has = (name) => [...cells.keys()].some((n) => data.legs[n].name === name);
+	const has = (name) => [...cells.keys()].some((n) => data.segments[n].name === name);
 	if (!data.places.some((other) => other.tx !== null && other.rx !== null)) {
 		told.push(data.hosts.length === 1 ? "No network segment was measured: only one host has an agent." : "No network segment was measured: no flow was seen on two hosts.");
 	} else if (place.host !== null) told.push(`This is one host by itself. Choose a way between two hosts for the network and the end-to-end delay.`);
@@ -391,7 +391,7 @@ function notes(cells, flows) {
 function flowRows(shown) {
 	const totals = new Map();
 	for (const row of data.rows) {
-		const name = data.legs[row.leg].name;
+		const name = data.segments[row.segment].name;
 		const here = isShown(row.place) && (name === "end-to-end" || name === "total");
 		const known = totals.get(row.flow);
 		if (here && row.flow !== null && (!known || name === "end-to-end")) totals.set(row.flow, row);

@@ -94,7 +94,7 @@ fn respond_to_load(args: &Response, load: &Load) -> Result<Exit, Failure> {
         Loads::ThirdParty(options) => {
             args.refuse_what_needs_a_log()?;
             let comparison = third_party::respond(&options, estimators, args.interval, folder.path())?;
-            return tell(args.format, || comparison.to_string(), || comparison.lines());
+            return log(args.format, || comparison.to_string(), || comparison.lines());
         }
     };
     // Without it the report lacks what the programs cost.
@@ -122,10 +122,10 @@ fn respond_to_load(args: &Response, load: &Load) -> Result<Exit, Failure> {
             let end = if run.heading().is_empty() { "" } else { "\n" };
             format!("{}{}{end}", run.heading(), report.trim_end())
         };
-        tell(args.format, text, || report.lines())?;
+        log(args.format, text, || report.lines())?;
         if let Some(pcap) = pcap.filter(|_| spins) {
             let spin = Spin::read(&pcap, rtt).map_err(|error| Failure::new(Exit::Incomplete, error))?;
-            tell(args.format, || format!("\n{spin}"), || Ok(vec![spin.line()]))?;
+            log(args.format, || format!("\n{spin}"), || Ok(vec![spin.line()]))?;
         }
         if let Some(file) = &args.plot {
             draw(&report, args.plot_connection, &run.file(file))?;
@@ -161,7 +161,7 @@ impl Response {
     }
 }
 
-fn tell(
+fn log(
     format: Format,
     text: impl FnOnce() -> String,
     lines: impl FnOnce() -> dwell_testbed::Result<Vec<String>>,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use dwell_sim::report::table;
 use dwell_testbed::{Error, Nanos, Topology, error::find_program};
 use nix::{
@@ -172,7 +172,7 @@ impl Runs<'_> {
             reports.push(self.run(ServiceModel::Constant, 1, connections, CONNECTIONS_RATE)?);
             let found = counters.map(Counters::stop).transpose()?.unwrap_or_default();
             if found.is_empty() {
-                tell("processor events are unknown: there is no perf (package linux-perf), or no counter of this host");
+                log("processor events are unknown: there is no perf (package linux-perf), or no counter of this host");
             }
             counted.push(vec![
                 connections.to_string(),
@@ -211,7 +211,7 @@ impl Runs<'_> {
     }
 
     fn run(&self, service: ServiceModel, depth: usize, connections: usize, rate: f64) -> Result<Report, Failure> {
-        tell(format_args!("{service:?}, {connections} connections, {rate} requests per second"));
+        log(format_args!("{service:?}, {connections} connections, {rate} requests per second"));
         let kind = Kind::Web { mode: Mode::Page, discipline: Discipline::InOrder, service };
         let network = Network { topology: Topology::triangle(Nanos(0), Nanos(0), Nanos(0)), cross: None, tunnel: None };
         let load = LoadOptions {

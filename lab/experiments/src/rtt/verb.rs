@@ -6,7 +6,7 @@ use anyhow::Context;
 use dwell_app::{
     Exit,
     args::{duration, nanos, positive_duration},
-    tell::tell,
+    log::log,
 };
 use dwell_testbed::{Nanos, Probability, signals::Signals};
 use serde::Serialize;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Rtt) -> Result<Exit, Failure> {
             time: args.duration,
             seed: args.seed,
         };
-        tell(format_args!(
+        log(format_args!(
             "{} lost: requests for {:?}, then iperf3 in both directions",
             lost(f64::from(*loss)),
             args.duration

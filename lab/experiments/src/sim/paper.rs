@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::PathBuf};
 
-use dwell_app::{Exit, progress::Bar, stop::Stop, tell::tell};
+use dwell_app::{Exit, log::log, progress::Bar, stop::Stop};
 use dwell_sim::{
     Estimate, Policy, Scenario, TraceConfig,
     report::{self, Part},
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan::new(args)?;
     let stop = Stop::listen(None)?;
     let bar = Bar::new(plan.runs() as u64, "runs");
-    let study = |scenario: &Scenario| study(scenario, stop.flag(), &|runs| bar.advance(runs), &|note| tell(note));
+    let study = |scenario: &Scenario| study(scenario, stop.flag(), &|runs| bar.advance(runs), &|note| log(note));
     let mut parts = Vec::new();
     for (name, title, scenario) in &plan.scenarios {
         parts.push(Part { name, title: title.clone(), summaries: study(scenario)? });
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     report::write(&text, &parts, args.format == Format::Jsonl, args.plot.as_deref())
         .map_err(|error| Failure::new(Exit::Incomplete, error))?;
     if stop.is_asked() {
-        tell("stopped: the figures are of the runs that were done");
+        log("stopped: the figures are of the runs that were done");
         return Ok(Exit::Incomplete);
     }
     Ok(Goal::exit(&goals))

@@ -57,8 +57,8 @@ fn mean(histogram: &Histogram) -> f64 {
 /// A segment that only some bytes pass counts with its sum over all bytes.
 fn adds_up(path: &join::Path) -> Goal {
     let whole = path.segment(PathSegment::EndToEnd);
-    let is_named = |leg: &&PathSegment| leg.is_addend() && leg.name() != Segment::TxUnexplained.name();
-    let sum: u128 = PathSegment::ALL.iter().filter(is_named).map(|leg| path.segment(*leg).sum_ns()).sum();
+    let is_named = |segment: &&PathSegment| segment.is_addend() && segment.name() != Segment::TxUnexplained.name();
+    let sum: u128 = PathSegment::ALL.iter().filter(is_named).map(|segment| path.segment(*segment).sum_ns()).sum();
     let sum = sum as f64 / whole.count().max(1) as f64;
     let error = sum / mean(whole) - 1.0;
     Goal {

@@ -125,9 +125,9 @@ fn root_a_trace_begins_with_the_first_packet() {
     }
     // All of the first 2 s at once, then nothing for an hour.
     let lines: String = (0..200).map(|n| format!("{}\n", n * 10)).collect();
-    let mut leg = LinkPair::default();
-    leg.to_vantage.trace = Some(Trace::parse(&format!("{lines}3600000\n")).unwrap());
-    let topology = Topology::Line { client: leg, server: LinkPair::default() };
+    let mut pair = LinkPair::default();
+    pair.to_vantage.trace = Some(Trace::parse(&format!("{lines}3600000\n")).unwrap());
+    let topology = Topology::Line { client: pair, server: LinkPair::default() };
     let lab = lab("test-trace", topology);
     std::thread::sleep(Duration::from_millis(2500));
     let ping = lab

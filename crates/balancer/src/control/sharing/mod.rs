@@ -46,7 +46,7 @@ pub(in crate::control) struct Sharing {
     has_other_seed: bool,
     is_unencrypted: bool,
     /// What was reported last.
-    told: Option<SharedStatus>,
+    last: Option<SharedStatus>,
 }
 
 impl Sharing {
@@ -74,7 +74,7 @@ impl Sharing {
             older: Vec::new(),
             has_other_seed: false,
             is_unencrypted: !settings.endpoints.iter().all(StoreUrl::is_tls),
-            told: None,
+            last: None,
         };
         let seed = match begun {
             Ok((seed, sets)) => {
@@ -165,7 +165,7 @@ impl Balancer {
             self.save();
             is_changed = true;
         }
-        self.tell_situation();
+        self.report_situation();
         is_changed
     }
 
@@ -263,13 +263,13 @@ impl Balancer {
     }
 
     /// Reports the situation if it has changed, except for what changes all the time.
-    fn tell_situation(&mut self) {
+    fn report_situation(&mut self) {
         let Some(status) = self.shared_status() else { return };
-        let telling = SharedStatus { set: None, refused: 0, ..status };
-        let told = self.sharing.as_mut().map(|sharing| &mut sharing.told);
-        let Some(told) = told.filter(|told| told.as_ref() != Some(&telling)) else { return };
-        *told = Some(telling.clone());
-        let SharedStatus { problem, members, leader, differing, .. } = telling;
+        let reported = SharedStatus { set: None, refused: 0, ..status };
+        let last = self.sharing.as_mut().map(|sharing| &mut sharing.last);
+        let Some(last) = last.filter(|last| last.as_ref() != Some(&reported)) else { return };
+        *last = Some(reported.clone());
+        let SharedStatus { problem, members, leader, differing, .. } = reported;
         self.emit(&Event::Shared { problem, members, leader, differing });
     }
 

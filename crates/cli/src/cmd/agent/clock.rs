@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr};
 use dwell_fleet::{Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Reflector, ReflectorOptions};
 
-use crate::tell::tell;
+use crate::log::log;
 
 /// Answers the collectors of an agent, each in one session at a time.
 pub struct ClockReflector {
@@ -20,7 +20,7 @@ impl ClockReflector {
     pub fn start(mode: ClockMode) -> ClockReflector {
         let reflector = Reflector::attach(&ReflectorOptions { mode, ..ReflectorOptions::default() });
         let reflector = reflector.map_err(|error| {
-            tell(format_args!(
+            log(format_args!(
                 "the collector cannot compare this host's clock: {error}; latency between hosts is not reported"
             ));
         });
@@ -41,7 +41,7 @@ impl ClockReflector {
         let session = clock_session(secret);
         match reflector.admit(&session, collector.ip()) {
             Ok(()) => _ = self.sessions.insert(number, session.id),
-            Err(error) => tell(format_args!("the clock cannot be compared: {error}")),
+            Err(error) => log(format_args!("the clock cannot be compared: {error}")),
         }
     }
 

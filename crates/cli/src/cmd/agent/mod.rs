@@ -32,11 +32,11 @@ use crate::{
     confined::confine,
     exit::{Exit, Failure},
     identity::IdentityArgs,
+    log::log,
     served::MetricsArgs,
     source::{Namespaces, StackArgs, clock, host_name},
     statuses::{StatusArgs, Statuses},
     stop::Stop,
-    tell::tell,
 };
 
 /// How long to wait at the end for the collector to store what it has not.
@@ -126,18 +126,18 @@ fn folder_name(collector: &CollectorAddress) -> String {
     format!("to-{}", escaped.collect::<String>())
 }
 
-fn tell_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
+fn report_unread(folder: &Path, Unread { damaged, newer, older }: Unread) {
     let folder = folder.display();
     if damaged > 0 {
-        tell(format_args!(
+        log(format_args!(
             "{damaged} bytes that an earlier agent left in {folder} cannot be read, and are discarded: they were cut off"
         ));
     }
     if newer > 0 {
-        tell(format_args!("{newer} bytes in {folder} are of a newer dwell, and stay there for it"));
+        log(format_args!("{newer} bytes in {folder} are of a newer dwell, and stay there for it"));
     }
     if older > 0 {
-        tell(format_args!(
+        log(format_args!(
             "{older} bytes in {folder} are of a dwell too old for this one to read, and stay there: start a version between the \
              two once to send them, or delete its files"
         ));
@@ -180,7 +180,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);
     let left = reporter.finish(DRAIN_TIMEOUT);
-    monitor.pauses().into_iter().for_each(tell);
+    monitor.pauses().into_iter().for_each(log);
     ended.and(last)?;
     args.report_left(left)
 }
@@ -252,28 +252,28 @@ impl Args {
             Event::Authenticated { collector, secret } => reflector.admit(number, collector, &secret),
             Event::Connected { collector, is_past: false } => {
                 note(number, true);
-                tell(format_args!("connected to the collector at {collector}"));
+                log(format_args!("connected to the collector at {collector}"));
             }
             Event::Connected { collector, is_past: true } => {
-                tell(format_args!("sends what an earlier agent left to the collector at {collector}"));
+                log(format_args!("sends what an earlier agent left to the collector at {collector}"));
             }
             Event::Rejected { reason } => {
-                tell(format_args!(
+                log(format_args!(
                     "the collector rejected a batch, which is discarded: {reason}; update the older of the two, the collector first"
                 ));
             }
             Event::GivenUp { reason } => {
-                tell(format_args!(
+                log(format_args!(
                     "a batch cannot be sent and is discarded: {reason}; it was damaged on disk, or is too long for the \
                      collector's version"
                 ));
             }
-            Event::Unusable(reason) => tell(format_args!(
+            Event::Unusable(reason) => log(format_args!(
                 "{reason}; until that is fixed, the previous content of the files stays in use, and no collector accepts \
                  this agent once it expires"
             )),
-            Event::Disk(notice) => tell(notice),
-            Event::Busy { reason, is_new: true } => tell(format_args!("{reason}; measurements wait")),
+            Event::Disk(notice) => log(notice),
+            Event::Busy { reason, is_new: true } => log(format_args!("{reason}; measurements wait")),
             Event::Busy { .. } => {}
             Event::Disconnected { reason, is_new } => {
                 note(number, false);
@@ -282,7 +282,7 @@ impl Args {
                     return;
                 }
                 let others = if collectors.len() > 1 { ", and others get it if that lasts" } else { "" };
-                tell(format_args!("no collector at {}: {reason}; measurements wait{others}", collectors[number]));
+                log(format_args!("no collector at {}: {reason}; measurements wait{others}", collectors[number]));
             }
         }
     }
@@ -326,7 +326,7 @@ impl Args {
             several => several.iter().map(|lane| own.join(folder_name(&lane.collector))).collect(),
         };
         let warn = |error: BufferError| {
-            tell(format_args!(
+            log(format_args!(
                 "{error}; measurements wait in memory only, and are lost if this agent is killed: name another folder with \
                  --buffer-dir, or none"
             ));
@@ -337,13 +337,13 @@ impl Args {
         }
         for (lane, folder) in lanes.iter().zip(&folders) {
             match lane.outbox.keep_in(folder) {
-                Ok(unread) => tell_unread(folder, unread),
+                Ok(unread) => report_unread(folder, unread),
                 Err(error) => warn(error),
             }
         }
         let left = lanes.iter().map(|lane| lane.outbox.backlog().batches).sum();
         if left > 0 {
-            tell(format_args!("an earlier agent left {}, to be sent first", counted(left, "batch", "batches")));
+            log(format_args!("an earlier agent left {}, to be sent first", counted(left, "batch", "batches")));
         }
     }
 

@@ -22,10 +22,10 @@ use dwell_socket::outside;
 use super::metrics::BacklogMetrics;
 use crate::{
     exit::Failure,
-    served::Served,
+    log::log,
+    served::MetricsOutputs,
     source::{Namespaces, StackMetrics, clock, stack_status},
     statuses::Statuses,
-    tell::tell,
 };
 
 /// Flows per interval whose initial sequence numbers are kept at most, some 100 bytes each.
@@ -34,7 +34,7 @@ const MAX_ISNS: usize = 1 << 16;
 /// Sends what it observes to its collectors.
 pub struct Reporter {
     batcher: Batcher,
-    served: Option<(Served, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
+    served: Option<(MetricsOutputs, Shared<StackMetrics>, Shared<BacklogMetrics>)>,
     /// Whether the user knows that round-trip times are unavailable.
     has_warned: bool,
     /// The initial sequence numbers of flows, by their ends and the number of their network namespace: of bytes since the last
@@ -48,7 +48,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub fn new(lanes: Lanes, served: Option<Served>, namespaces: Namespaces, statuses: Statuses) -> Reporter {
+    pub fn new(lanes: Lanes, served: Option<MetricsOutputs>, namespaces: Namespaces, statuses: Statuses) -> Reporter {
         let served = served.map(|served| {
             let metrics = served.registry.register(StackMetrics::default());
             let backlog = served.registry.register(BacklogMetrics::default());
@@ -91,7 +91,7 @@ impl Reporter {
             && !self.has_warned
         {
             self.has_warned = true;
-            tell(format_args!(
+            log(format_args!(
                 "round-trip times of connections are not available here: {error}; the time in the network is not \
                  estimated for flows whose other host has no agent"
             ));

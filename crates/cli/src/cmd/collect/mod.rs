@@ -15,11 +15,11 @@ use crate::{
     confined::confine,
     exit::{Exit, Failure},
     identity::IdentityArgs,
+    log::log,
     secret::clickhouse_login,
     served::MetricsArgs,
     source::host_name,
     stored,
-    tell::tell,
     written::WriteArgs,
 };
 
@@ -177,7 +177,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if let (Some(name), Some(list)) = (&args.new_agent, &args.agents) {
         let path = args.identity.collector_key()?.enroll(&AgentName::try_from(name.clone())?, list)?;
-        tell(format_args!("the key of {name} is in {}: bring it to that host, and delete it here", path.display()));
+        log(format_args!("the key of {name} is in {}: bring it to that host, and delete it here", path.display()));
         return Ok(Exit::Done);
     }
     if let (Some(name), Some(list)) = (&args.new_token, &args.agents) {

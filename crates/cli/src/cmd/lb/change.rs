@@ -7,13 +7,13 @@ use dwell_balancer::api::{BackendName, Changes, Client, Request};
 use super::{print, warn};
 use crate::{
     exit::{Exit, Failure},
-    tell::tell,
+    log::log,
 };
 
 pub fn reload(socket: &Path, dry_run: bool) -> Result<Exit, Failure> {
     let exit = change(socket, &Request::Reload { dry_run })?;
     if dry_run {
-        tell("a dry run: nothing was changed");
+        log("a dry run: nothing was changed");
     }
     Ok(exit)
 }

@@ -25,10 +25,10 @@ use nix::ifaddrs::getifaddrs;
 use crate::{
     args::{port, positive_duration},
     exit::{Exit, Failure},
+    log::log,
     source::{cost, host_name},
     statuses::{StatusArgs, Statuses},
     stop::Stop,
-    tell::tell,
 };
 
 /// Decapsulate a balancer's packets on a backend whose kernel has no tunnel
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             if let Some(error) = ends.and_then(|ends| decap.set_addresses(&ends).err())
                 && !std::mem::replace(&mut is_told, true)
             {
-                tell(format_args!("new addresses of '{}' are not served: {error}", args.interface));
+                log(format_args!("new addresses of '{}' are not served: {error}", args.interface));
             }
             let counters = decap.counters()?;
             refusals.report(&counters);
@@ -159,7 +159,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             counters.get(DecapOutcome::NoRoute)
         ),
     };
-    tell(format_args!(
+    log(format_args!(
         "{} packets decapsulated from IPIP, {} from GUE; {} were malformed{second}{}",
         counters.get(DecapOutcome::Ipip),
         counters.get(DecapOutcome::Gue),
@@ -249,7 +249,7 @@ fn explain(args: &Args, rules: &DecapRules) {
         [] => String::new(),
         backends => format!("; those of connections that are elsewhere are sent on to {}", named(backends)),
     };
-    tell(format_args!("decapsulating packets to {ends} on {} for {vips}, from {senders}{others}", args.interface));
+    log(format_args!("decapsulating packets to {ends} on {} for {vips}, from {senders}{others}", args.interface));
 }
 
 /// The paths to other backends, to which packets may be sent on.
@@ -313,8 +313,8 @@ impl Others {
         let turned = self.devices.update(&hops, ingress.index, Plane::mode_at(ingress));
         for index in &turned {
             match self.devices.problem(*index) {
-                Some(problem) => tell(format_args!("packets that should go on are dropped: {problem}")),
-                None => tell("packets that should go on are sent again"),
+                Some(problem) => log(format_args!("packets that should go on are dropped: {problem}")),
+                None => log("packets that should go on are sent again"),
             }
         }
         let of = self.known.iter().filter(|(_, hop)| turned.contains(&hop.interface));
@@ -346,7 +346,7 @@ impl Refusals {
         }
         (self.reported, self.last) = (refused, Some(Instant::now()));
         if let Some(text) = Refusals::text(counters) {
-            tell(text);
+            log(text);
         }
     }
 

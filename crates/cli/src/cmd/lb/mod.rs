@@ -27,8 +27,8 @@ use dwell_records::{Header, Object, print, write_object};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    log::log,
     source::host_name,
-    tell::tell,
 };
 
 /// Balance connections over servers by their measured response latency
@@ -184,7 +184,7 @@ fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> 
     match detach(&folder)? {
         true => Ok(Exit::Done),
         false => {
-            tell(format_args!("nothing is pinned in '{}'", folder.display()));
+            log(format_args!("nothing is pinned in '{}'", folder.display()));
             Ok(Exit::False)
         }
     }
@@ -198,7 +198,7 @@ fn weight(text: &str) -> Result<f64, String> {
 
 /// Reports what a configuration says to no effect.
 fn warn(warnings: &[impl Display]) {
-    warnings.iter().for_each(|warning| tell(format_args!("warning: {warning}")));
+    warnings.iter().for_each(|warning| log(format_args!("warning: {warning}")));
 }
 
 /// Returns an object as a line of JSON. `time` is in RFC 3339.

@@ -23,10 +23,10 @@ use super::{events, stored::Backends, warn};
 use crate::{
     args::positive_duration,
     exit::{Exit, Failure},
+    log::log,
     served::MetricsArgs,
     stop::Stop,
     stored::{self, StoreArgs},
-    tell::tell,
     written::WriteArgs,
 };
 
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         // A reader of standard output may end whenever it likes.
         if let Some(path) = &path {
             let path = path.display();
-            tell(format_args!(
+            log(format_args!(
                 "cannot write to {path}: {error}; events are lost until that works, and packets are forwarded"
             ));
         }
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let exit = if args.store.is_given() && stored.is_none() { Exit::Incomplete } else { Exit::Done };
     let exit = stored::complete(stored.and_then(Backends::finish), exit);
     ended?;
-    tell("packets are still forwarded as before: `dwell lb detach` ends that");
+    log("packets are still forwarded as before: `dwell lb detach` ends that");
     Ok(exit)
 }
 
@@ -119,7 +119,7 @@ fn open_store(store: &StoreArgs, interval: Duration) -> Result<Option<Backends>,
     };
     match failure.error.as_ref().and_then(|error| error.downcast_ref::<StoreError>()) {
         Some(error) if !error.is_usage() || matches!(error, StoreError::Taken { .. }) => {
-            tell(format_args!("{error}; packets are forwarded, and nothing is stored"));
+            log(format_args!("{error}; packets are forwarded, and nothing is stored"));
             Ok(None)
         }
         _ => Err(failure),

@@ -14,7 +14,7 @@ use super::{SocketArgs, object, print};
 use crate::{
     args::Format,
     exit::{Exit, Failure},
-    tell::tell,
+    log::log,
 };
 
 /// Show VIPs and backends, their weights, and the reasons
@@ -67,7 +67,7 @@ fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
     if format == Format::Jsonl {
         print(object(Some(&jiff::Timestamp::now().to_string()), &heartbeat))?;
     }
-    tell(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat)));
+    log(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat)));
     Ok(())
 }
 

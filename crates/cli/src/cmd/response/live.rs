@@ -19,9 +19,9 @@ use super::{Args, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
+    log::log,
     source::{HookName, Interfaces, clock, cost, fail_if_lost},
     stop::Stop,
-    tell::tell,
 };
 
 /// Time between two polls of the ring buffer, for which there is no wake-up.
@@ -71,7 +71,7 @@ fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, F
         Err(error) if args.hook == HookName::Auto && hook == Hook::Xdp && args.tail_call.is_none() => {
             options.ingress = Hook::TcIngress;
             let probe = load(&options, interfaces)?;
-            tell(format_args!("{error}: measuring at tc"));
+            log(format_args!("{error}: measuring at tc"));
             Ok(probe)
         }
         loaded => Ok(loaded?),

@@ -14,7 +14,7 @@ use dwell_socket::clock::monotonic_ns;
 use super::{Args, PrefixLengths};
 use crate::{
     exit::Failure,
-    served::Served,
+    served::MetricsOutputs,
     source::{GROUP_LABELS, ProbeStatus, Watcher},
 };
 
@@ -92,12 +92,12 @@ pub struct Exporter {
     means: RunningMeans<Prefix>,
     max_groups: usize,
     prefixes: PrefixLengths,
-    _served: Served,
+    _served: MetricsOutputs,
 }
 
 impl Exporter {
     /// Registers the figures of a run.
-    pub fn new(served: Served, args: &Args, interfaces: Interfaces) -> Exporter {
+    pub fn new(served: MetricsOutputs, args: &Args, interfaces: Interfaces) -> Exporter {
         let max_groups = args.max_groups as usize;
         Exporter {
             interfaces,

@@ -24,14 +24,14 @@ use dwell_records::Verb;
 
 use self::{baseline::Epochs, constants::Constant};
 use crate::{
-    args::{FormatOrNone, epoch, nanos, port, positive_duration},
+    args::{FormatOrNone, epoch, nanos, positive_duration},
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
     ranking::RankingArgs,
     served::MetricsArgs,
-    source::{HookName, filter},
+    source::{FilterArgs, HookName},
     stored::StoreArgs,
     written::WriteArgs,
 };
@@ -84,19 +84,12 @@ pub struct Args {
     ignore_tunnels: bool,
 
     /// Ends that are servers: PREFIX[:PORT[-PORT]] or :PORT[-PORT]; may be given up to 16 times [default: inferred from
-    /// the SYN, the ports, or which end sends first]
+    /// --port below 32768, the SYN, the ports, or which end sends first]
     #[arg(long, value_name = "RULE")]
     server: Vec<String>,
 
-    /// Only flows with this port at one end, which is the server's if it is below 32768
-    #[arg(short, long, value_name = "PORT", value_parser = port)]
-    port: Option<u16>,
-
-    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
-    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
-    /// several times, with 16 terms in all
-    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
-    filter: Vec<String>,
+    #[command(flatten)]
+    flows: FilterArgs,
 
     /// The largest IP packet that the path carries, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(68..))]
@@ -250,7 +243,7 @@ impl Args {
                 KeyName::Outer => Key::Outer,
             },
             servers: self.servers()?,
-            filter: filter(&self.filter, self.port)?,
+            filter: self.flows.with_port()?,
             max_flows: self.max_flows,
             idle_timeout_ns: nanos(self.idle_timeout),
             ignore_tunnels: self.ignore_tunnels,
@@ -260,7 +253,8 @@ impl Args {
 
     /// The ends that are servers: those that the user named, or else the one whose port was, unless it may be a client's.
     fn servers(&self) -> Result<Filter, Failure> {
-        let named = self.port.filter(|port| u32::from(*port) < abi::DWELL_EPHEMERAL_PORT && self.server.is_empty());
+        let named =
+            self.flows.port.filter(|port| u32::from(*port) < abi::DWELL_EPHEMERAL_PORT && self.server.is_empty());
         let of_port = named.map(|port| format!(":{port}"));
         let rules: Vec<String> = self.server.iter().cloned().chain(of_port).collect();
         Filter::parse_servers(&rules).map_err(Failure::usage)
@@ -298,8 +292,8 @@ impl Args {
             .with_name("--flow-key", &self.flow_key)
             .with_flag("--ignore-tunnels", self.ignore_tunnels)
             .with_list("--server", &self.server)
-            .with_option("--port", self.port)
-            .with_list("--filter", &self.filter)
+            .with_option("--port", self.flows.port)
+            .with_list("--filter", &self.flows.filter)
             .with("--mtu", self.mtu)
             .with("--ack-size", self.ack_size)
             .with("key", if prefixes.is_some() { "prefix" } else { "server" })

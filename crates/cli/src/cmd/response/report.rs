@@ -13,10 +13,10 @@ use crate::{
     args::FormatOrNone,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    log::log,
     names::Namer,
     source::{CaptureLosses, cost, left_out},
     stored,
-    tell::tell,
 };
 
 /// The output of a run.
@@ -164,9 +164,9 @@ impl Report {
         {
             if self.too_short > 0 {
                 let epochs = counted(self.too_short, "epoch", "epochs");
-                tell(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
+                log(format_args!("{epochs} with too little to estimate from, not shown: --format jsonl has them"));
             }
-            tell(Text::counters(counters, ("epoch", "epochs")) + &left_out(&self.losses));
+            log(Text::counters(counters, ("epoch", "epochs")) + &left_out(&self.losses));
             if let Some(verdict) = &verdict {
                 fail_if::announce(verdict, ("response", "responses"));
             }

@@ -21,9 +21,9 @@ use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     args::nanos,
     exit::{Exit, Failure},
+    log::{log, show},
     source::{Interfaces, clock, cost, fail_if_lost},
     stop::Stop,
-    tell::{show, tell},
 };
 
 /// Time between two polls of the ring buffer, for which there is no wake-up. The buffer holds some 43,000 samples, which
@@ -186,7 +186,7 @@ impl Live<'_> {
             show(format_args!("\r\x1b[K{figures}"));
             self.line_open = true;
         } else if self.shown.elapsed() >= SILENCE {
-            tell(format_args!("still watching: {figures}"));
+            log(format_args!("still watching: {figures}"));
             self.shown = Instant::now();
         }
     }

@@ -12,7 +12,7 @@ use dwell_records::Source;
 
 use super::Args;
 use crate::{
-    served::Served,
+    served::MetricsOutputs,
     source::{GROUP_LABELS, ProbeStatus, Watcher},
 };
 
@@ -134,12 +134,12 @@ pub struct Exporter {
     source: Source,
     rtt: Shared<Rtts>,
     status: Shared<ProbeStatus>,
-    _served: Served,
+    _served: MetricsOutputs,
 }
 
 impl Exporter {
     /// Registers the figures of a run.
-    pub fn new(served: Served, args: &Args, source: Source) -> Exporter {
+    pub fn new(served: MetricsOutputs, args: &Args, source: Source) -> Exporter {
         Exporter {
             source,
             rtt: served.registry.register(Rtts::new(args.max_groups as usize)),

@@ -19,14 +19,14 @@ use dwell_probes::{Hook, TcHookKind};
 use dwell_records::Verb;
 
 use crate::{
-    args::{duration, nanos, port, positive_duration},
+    args::{duration, nanos, positive_duration},
     baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},
     names::NamesArgs,
     ranking::RankingArgs,
     served::MetricsArgs,
-    source::{HookName, filter},
+    source::{FilterArgs, HookName},
     stored::StoreArgs,
     written::WriteArgs,
 };
@@ -84,15 +84,8 @@ pub struct Args {
     )]
     methods: Vec<Choice>,
 
-    /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = port)]
-    port: Option<u16>,
-
-    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
-    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
-    /// several times, with 16 terms in all
-    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
-    filter: Vec<String>,
+    #[command(flatten)]
+    flows: FilterArgs,
 
     /// Minimum time between samples of each direction of a flow; 0 to sample every packet (QUIC samples are rare and
     /// not limited)
@@ -295,7 +288,7 @@ impl Args {
             methods: self.methods.iter().flat_map(|choice| choice.methods()).collect(),
             tcp_auto,
             ignore_tunnels: self.ignore_tunnels,
-            filter: filter(&self.filter, self.port)?,
+            filter: self.flows.with_port()?,
             rate_limit: match self.rtt_rate {
                 Some(multiple) => RateLimit::RoundTrips(multiple, nanos(self.rate_limit)),
                 None => RateLimit::Interval(nanos(self.rate_limit)),
@@ -342,8 +335,8 @@ impl Args {
         let settings = Settings::new("rtt", host)
             .with_time("--interval", self.interval)
             .with_list("--methods", &methods)
-            .with_option("--port", self.port)
-            .with_list("--filter", &self.filter)
+            .with_option("--port", self.flows.port)
+            .with_list("--filter", &self.flows.filter)
             .with_time("--rate-limit", self.rate_limit)
             .with_option("--rtt-rate", self.rtt_rate)
             .with("--prefix4", self.prefix4)

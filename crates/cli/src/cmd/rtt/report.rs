@@ -16,10 +16,10 @@ use crate::{
     baseline::Baseline,
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    log::log,
     names::Namer,
     source::{CaptureLosses, left_out},
     stored,
-    tell::tell,
 };
 
 /// Flows whose distributions the summary keeps apart.
@@ -194,7 +194,7 @@ impl Report {
         if let Some(counters) = counters
             && !matches!(written, Err(SinkError::Closed { .. }))
         {
-            tell(Text::counters(counters, ("sample", "samples")) + &left_out(&self.losses));
+            log(Text::counters(counters, ("sample", "samples")) + &left_out(&self.losses));
             if let Some(verdict) = &verdict {
                 fail_if::announce(verdict, ("sample", "samples"));
             }

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
+    log::log,
     stop::Stop,
-    tell::tell,
 };
 
 /// Watches a running process and its descendants.
@@ -71,12 +71,12 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
 
 fn report_settings(counts: &cgroup::Counts, args: &Args) {
     let cgroup::Counts { connections, settings, refused, congestion_refused } = *counts;
-    tell(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
+    log(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
     if refused > 0 {
-        tell(format_args!("the kernel refused {refused} settings of send buffers"));
+        log(format_args!("the kernel refused {refused} settings of send buffers"));
     }
     if let (Some(name), 1..) = (&args.congestion, congestion_refused) {
-        tell(format_args!(
+        log(format_args!(
             "{congestion_refused} connections kept their congestion control: this kernel has no '{name}' \
              (`sysctl net.ipv4.tcp_available_congestion_control` lists what it has)"
         ));

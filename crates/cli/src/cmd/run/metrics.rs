@@ -5,7 +5,7 @@ use dwell_metrics::{Collect, Family, Numbers, Shared, Snapshot};
 use dwell_records::{Socket, SocketSummary};
 use dwell_socket::clock::process_cpu_ns;
 
-use crate::served::Served;
+use crate::served::MetricsOutputs;
 
 const BYTE_SECONDS: Family = Family::counter(
     "dwell_run_byte_seconds_total",
@@ -50,12 +50,12 @@ impl Collect for RunMetrics {
 /// Exports metrics while it lives.
 pub struct Exporter {
     metrics: Shared<RunMetrics>,
-    _served: Served,
+    _served: MetricsOutputs,
 }
 
 impl Exporter {
     /// Registers the figures of a run.
-    pub fn new(served: Served) -> Exporter {
+    pub fn new(served: MetricsOutputs) -> Exporter {
         Exporter { metrics: served.registry.register(RunMetrics::default()), _served: served }
     }
 

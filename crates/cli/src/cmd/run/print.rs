@@ -13,9 +13,9 @@ use super::{Args, live_line::LiveLine, metrics::Exporter};
 use crate::{
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Subject},
+    log::log,
     names::Namer,
     source::{clock, cost, host_name},
-    tell::tell,
 };
 
 /// Most connections that the summary distinguishes.
@@ -162,7 +162,7 @@ impl Printer {
 
     /// Prints a note about the measurement itself.
     pub fn note(&self, text: &str) {
-        self.live.around(|| tell(text));
+        self.live.around(|| log(text));
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Output) -> Result<(), SinkError>) {

@@ -12,8 +12,8 @@ use dwell_sim::{
 use crate::{
     args::Format,
     exit::{Exit, Failure},
+    log::log,
     stop::Stop,
-    tell::tell,
 };
 
 /// Simulate balancing policies: what they do to latency, 0-RTT and load
@@ -62,13 +62,13 @@ fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Fai
     scenario.seed = output.seed.unwrap_or(scenario.seed);
     let stop = Stop::listen(None)?;
     let bar = Bar::new(jobs(&scenario).len() as u64, "runs");
-    let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs), &|note| tell(note))?;
+    let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs), &|note| log(note))?;
     let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
     let text = policies(&part.summaries);
     report::write(&text, &[part], output.format == Format::Jsonl, output.plot.as_deref())
         .map_err(|error| Failure::new(Exit::Incomplete, error))?;
     if stop.is_asked() {
-        tell("stopped: the results are those of the runs so far");
+        log("stopped: the results are those of the runs so far");
         return Ok(Exit::Incomplete);
     }
     Ok(Exit::Done)

@@ -16,12 +16,12 @@ use crate::{
     baseline::{Baseline, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Latencies},
+    log::log,
     names::Namer,
     ranking::{self, RankingArgs},
-    served::Served,
+    served::MetricsOutputs,
     source::{Namespaces, StackMetrics, clock, fail_if_lost, host_name, stack_lost, stack_status},
     stored,
-    tell::tell,
 };
 
 /// Figures are incomplete if more than one byte of so many was lost.
@@ -67,9 +67,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let counters = monitor.counters()?;
     let mut lost = stack_lost(&counters, monitor.unreadable_passages());
     if !matches!(&last, Err(failure) if failure.exit == Exit::Done) {
-        describe(&counters, monitor.unreadable_passages()).into_iter().for_each(tell);
+        describe(&counters, monitor.unreadable_passages()).into_iter().for_each(log);
         lost += printer.describe_hops()?;
-        monitor.pauses().into_iter().for_each(tell);
+        monitor.pauses().into_iter().for_each(log);
         if let Some(verdict) = &printer.latencies.verdict {
             fail_if::announce(verdict, ("byte", "bytes"));
         }
@@ -90,8 +90,8 @@ impl Args {
             .with_time("--interval", self.interval)
             .with("--sample-bytes", self.sample_bytes)
             .with_option("--sample-interval", self.sample_interval.map(|time| format!("{time:?}")))
-            .with_option("--port", self.selection.port)
-            .with_list("--filter", &self.selection.filter)
+            .with_option("--port", self.selection.flows.port)
+            .with_list("--filter", &self.selection.flows.filter)
             .with_flag("--pid", !self.selection.pid.is_empty())
             .with_option("--cgroup", self.selection.cgroup.as_ref().map(|path| path.display().to_string()))
             .with_flag("--all-namespaces", self.selection.all_namespaces);
@@ -114,7 +114,7 @@ struct Printer {
     namespaces: Namespaces,
     output: Output,
     names: Namer,
-    served: Option<(Served, Shared<StackMetrics>)>,
+    served: Option<(MetricsOutputs, Shared<StackMetrics>)>,
     baseline: Option<Baseline>,
     ranking: RankingArgs,
     /// Flows that were not reported in all intervals, because of `--top`.
@@ -172,7 +172,7 @@ impl Printer {
         let dropped = devices.dropped_hops()?;
         if dropped > 0 {
             let hops = counted(dropped, "hop", "hops");
-            tell(format_args!(
+            log(format_args!(
                 "{hops} between devices not reported: there are more pairs of devices than the table holds"
             ));
         }

@@ -8,7 +8,7 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{
     backends::{Backends, Balancer, By},
     look::Look,
-    shown::Shown,
+    shown::Screenful,
 };
 
 /// What is on the screen.
@@ -83,7 +83,7 @@ impl App {
     }
 
     /// Takes the rows as they are now.
-    pub fn update(&mut self, shown: &Shown) {
+    pub fn update(&mut self, shown: &Screenful) {
         self.set_rows(shown.rows(self.view, self.by));
         self.has_backends = shown.balancer.as_ref().is_some_and(Balancer::is_there);
         if let Page::Detail { row, .. } = &mut self.page

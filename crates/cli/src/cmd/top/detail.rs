@@ -13,14 +13,14 @@ use super::{
     columns::{latency, sparkline, value},
     draw::{Canvas, wrapped},
     label::{line, names_of, protocol},
-    shown::Shown,
+    shown::Screenful,
 };
 
 /// The height of a screen that has no room for the figures and the verdict.
 const LOW: usize = 20;
 
 /// Draws the page below the title.
-pub fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
+pub fn draw(app: &mut App, shown: &Screenful, canvas: &mut Canvas<'_>) {
     let Page::Detail { row, look, scroll } = &mut app.page else {
         return;
     };

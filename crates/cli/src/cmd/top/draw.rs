@@ -17,7 +17,7 @@ use super::{
     columns::{Column, Columns, cell, fit, sparkline},
     detail,
     label::{line_in, names_of},
-    shown::{Origin, Shown},
+    shown::{Origin, Screenful},
 };
 
 pub const PLAIN: Style = Style::new();
@@ -48,7 +48,7 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// Draws the screen.
-pub fn page(app: &mut App, shown: &Shown, frame: &mut Frame<'_>) {
+pub fn page(app: &mut App, shown: &Screenful, frame: &mut Frame<'_>) {
     let area = frame.area();
     let mut canvas = Canvas { area, buffer: frame.buffer_mut() };
     draw(app, shown, &mut canvas);
@@ -104,7 +104,7 @@ impl Canvas<'_> {
     }
 }
 
-fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
+fn draw(app: &mut App, shown: &Screenful, canvas: &mut Canvas<'_>) {
     let last = canvas.height().saturating_sub(1);
     if matches!(app.page, Page::Help { .. }) {
         return help(app, canvas);
@@ -141,7 +141,7 @@ fn draw(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
 }
 
 /// The first two lines: what is watched, and the views.
-fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
+fn title(app: &App, shown: &Screenful, canvas: &mut Canvas<'_>) {
     let is_of_backends = matches!(app.page, Page::Backends(_));
     let balancer = shown.balancer.as_ref().filter(|_| is_of_backends);
     let (status, stored) = (balancer.and_then(Balancer::status), balancer.and_then(Balancer::stored_interval));
@@ -177,7 +177,7 @@ fn title(app: &App, shown: &Shown, canvas: &mut Canvas<'_>) {
     }
 }
 
-fn table(app: &mut App, shown: &Shown, canvas: &mut Canvas<'_>) {
+fn table(app: &mut App, shown: &Screenful, canvas: &mut Canvas<'_>) {
     const ABOVE: usize = 3;
     let columns = Columns::of(canvas.width(), app.view, app.by);
     headings(app, &columns, canvas);

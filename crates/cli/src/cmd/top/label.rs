@@ -11,11 +11,11 @@ use dwell_engine::{
 
 use super::{
     columns::{columns, fit},
-    shown::{Origin, Shown},
+    shown::{Origin, Screenful},
 };
 
 /// Looks up the names of a row: those of a flow, or of what its flows have in common. None where names are off.
-pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
+pub fn names_of(row: &Row, shown: &Screenful) -> FlowNames {
     let mut found = FlowNames { src_role: row.role, ..FlowNames::default() };
     // A unit has no number that people know.
     if let RowKey::Unit(Some(number)) = &row.key {
@@ -59,7 +59,7 @@ pub fn names_of(row: &Row, shown: &Shown) -> FlowNames {
 }
 
 /// Looks up what a store has of the names of a row, and adds it to those that are `found`.
-fn stored_names_of(row: &Row, shown: &Shown, found: FlowNames) -> FlowNames {
+fn stored_names_of(row: &Row, shown: &Screenful, found: FlowNames) -> FlowNames {
     let (names, mut found) = (&shown.stored_names, found);
     let peer = match &row.key {
         RowKey::Flow(flow) => {

@@ -16,7 +16,7 @@ use dwell_engine::{
 
 use super::{
     label::{server, unit},
-    shown::{Origin, Shown},
+    shown::{Origin, Screenful},
 };
 
 /// How long it looks.
@@ -40,7 +40,7 @@ struct Said {
 impl Look {
     /// Returns what was said so far of a row, or why nothing can be. Asks at the first call: the sockets of this host, or the
     /// file that is shown; for labels too where labels are shown.
-    pub fn text(&mut self, row: &Row, names: &FlowNames, shown: &Shown) -> String {
+    pub fn text(&mut self, row: &Row, names: &FlowNames, shown: &Screenful) -> String {
         if shown.origin == Origin::Capture && shown.path.is_none() {
             return "A pipe cannot be read again: ask dwell why -r FILE of a file with the capture.".into();
         }
@@ -81,7 +81,7 @@ impl Drop for Look {
     }
 }
 
-fn start(target: &str, shown: &Shown, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
+fn start(target: &str, shown: &Screenful, said: &Arc<Mutex<Said>>) -> io::Result<Child> {
     let mut why = Command::new("/proc/self/exe");
     match &shown.path {
         // In one argument, as a name may begin with a dash.

@@ -33,18 +33,18 @@ use self::{
     app::{Action, App, Page},
     backends::{Backends, Balancer, By},
     print::Format,
-    shown::Shown,
+    shown::Screenful,
     sources::{Sources, replay},
 };
 use crate::{
-    args::{port, positive_duration},
+    args::positive_duration,
     exit::{Exit, Failure},
     fail_if::{self, Conditions},
+    log::log,
     names::NamesArgs,
     screen::{Input, Screen},
-    source,
+    source::FilterArgs,
     stop::Stop,
-    tell::tell,
 };
 
 /// Show flows, peers, prefixes, processes and units live, the slowest first
@@ -91,15 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with_all = ["read", "store"])]
     socket: PathBuf,
 
-    /// Only flows with this port at one end
-    #[arg(short, long, value_name = "PORT", value_parser = port)]
-    port: Option<u16>,
-
-    /// Only flows with an end in this range, or with ! only others: [!]PREFIX[:PORT[-PORT]] or
-    /// [!]:PORT[-PORT]; or flows of an expression as for tcpdump, as in 'tcp port 443 and not net 10.0.0.0/8'; may be given
-    /// several times, with 16 terms in all
-    #[arg(short, long, value_name = "FILTER", allow_hyphen_values = true)]
-    filter: Vec<String>,
+    #[command(flatten)]
+    flows: FilterArgs,
 
     /// Length of an interval, after which the screen is drawn again [default: 1s, with --read the whole capture, and with
     /// --store the longest of those that are stored]
@@ -239,7 +232,7 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let filter = source::filter(&args.filter, args.port)?;
+    let filter = args.flows.with_port()?;
     let backends = args.backends()?;
     let stop = Stop::listen(args.duration)?;
     if let Some(path) = &args.read {
@@ -294,7 +287,7 @@ fn of_store(args: &Args, path: &Path, filter: Filter, backends: Option<By>, stop
     }
 }
 
-fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
+fn print(args: &Args, shown: &Screenful) -> Result<Exit, Failure> {
     let (view, by) = (args.view(), args.metric());
     let rows = shown.rows(view, by);
     let verdict = verdict::of(&args.fail_if, &rows);
@@ -307,7 +300,7 @@ fn print(args: &Args, shown: &Shown) -> Result<Exit, Failure> {
 
 /// Prints the table of one interval.
 fn once(args: &Args, mut sources: Sources, backends: Option<By>, stop: &Stop) -> Result<Exit, Failure> {
-    sources.notice.take().into_iter().for_each(tell);
+    sources.notice.take().into_iter().for_each(log);
     sources.end_interval()?;
     let end = Instant::now() + args.interval.unwrap_or(INTERVAL);
     while Instant::now() < end && !stop.is_asked() {

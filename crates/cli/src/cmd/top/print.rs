@@ -23,7 +23,7 @@ use super::{
     app::{App, Page},
     backends::{self, Balancer, By},
     label::{line, names_of},
-    shown::Shown,
+    shown::Screenful,
 };
 use crate::{
     exit::{Exit, Failure},
@@ -44,7 +44,7 @@ pub enum Format {
 
 /// Prints one table: the first of these rows.
 pub fn once(
-    shown: &Shown,
+    shown: &Screenful,
     view: View,
     by: Metric,
     rows: (&[Row], usize),
@@ -84,7 +84,7 @@ fn object(status: &BalancerStatus) -> Vec<u8> {
 
 /// Saves the flows of all intervals that rows have values of, as a store; of backends, the status. Returns what to tell the
 /// user.
-pub fn save(shown: &Shown, app: &App) -> String {
+pub fn save(shown: &Screenful, app: &App) -> String {
     let time = shown.time().replace(':', "");
     let (path, saved) = match (&app.page, shown.balancer.as_ref().and_then(Balancer::status)) {
         (Page::Backends(_), None) => return "there is no balancer whose status could be saved".into(),
@@ -123,7 +123,7 @@ fn create(stem: &str, extension: &str) -> (String, io::Result<File>) {
 }
 
 /// Writes what rows of flows have into an empty file. Returns how many flows have something.
-fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
+fn store(shown: &Screenful, path: &Path) -> Result<usize, String> {
     const KEPT: [Metric; 3] = [Metric::Rtt, Metric::Response, Metric::SendBuffer];
     let recording = Recording {
         path: path.to_owned(),
@@ -133,7 +133,7 @@ fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
         origin: Origin::Capture,
         longest_end: LONGEST_SAVE,
         // The screen has no room for more than how it ends.
-        tell: |_| (),
+        log: |_| (),
     };
     let mut recorder = Recorder::start(recording).map_err(|error| error.to_string())?;
     let (view, by) = (View::Flows, Metric::Rtt);
@@ -158,7 +158,7 @@ fn store(shown: &Shown, path: &Path) -> Result<usize, String> {
 }
 
 fn write<E>(
-    shown: &Shown,
+    shown: &Screenful,
     view: View,
     by: Metric,
     (rows, limit): (&[Row], usize),
@@ -176,7 +176,7 @@ fn write<E>(
     write(&Record::Top(&Top { end_ns, length_ns, view, by, rows: &named, cut: rows.len() - named.len(), omitted }))
 }
 
-fn status(shown: &Shown) -> Status {
+fn status(shown: &Screenful) -> Status {
     let names = shown.names.counts();
     let counters = [
         ("flows", shown.table.flows() as u64),

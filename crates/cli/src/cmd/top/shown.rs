@@ -35,7 +35,7 @@ pub enum Origin {
 }
 
 /// Flows and names, and the interval that they are of.
-pub struct Shown {
+pub struct Screenful {
     pub table: Table,
     pub names: Names,
     pub units: Units,
@@ -69,15 +69,15 @@ pub struct Shown {
     capture: Option<Table>,
 }
 
-impl Shown {
+impl Screenful {
     /// Shows nothing yet.
     ///
     /// # Errors
     ///
     /// If a table of autonomous systems cannot be read.
-    pub fn new(settings: Settings, filter: Filter, names: &NamesArgs, source: Source) -> Result<Shown, Failure> {
+    pub fn new(settings: Settings, filter: Filter, names: &NamesArgs, source: Source) -> Result<Screenful, Failure> {
         let shows_names = names.are_shown();
-        Ok(Shown {
+        Ok(Screenful {
             tables: names.tables()?,
             table: Table::new(settings),
             names: if source.host.is_some() {
@@ -110,9 +110,14 @@ impl Shown {
     /// # Errors
     ///
     /// As [`Shown::new`].
-    pub fn of_store(settings: Settings, filter: Filter, names: &NamesArgs, source: Source) -> Result<Shown, Failure> {
-        let shown = Shown::new(settings, filter, names, source)?;
-        Ok(Shown { origin: Origin::Store, balancer: Some(Balancer::stored()), ..shown })
+    pub fn of_store(
+        settings: Settings,
+        filter: Filter,
+        names: &NamesArgs,
+        source: Source,
+    ) -> Result<Screenful, Failure> {
+        let shown = Screenful::new(settings, filter, names, source)?;
+        Ok(Screenful { origin: Origin::Store, balancer: Some(Balancer::stored()), ..shown })
     }
 
     /// Whether the filters admit a flow.

@@ -15,18 +15,18 @@ use super::{
     backends::Balancer,
     columns::{Column, Columns, fit, sparkline},
     draw, label, look,
-    shown::{Origin, Shown},
+    shown::{Origin, Screenful},
 };
 use crate::names::NamesArgs;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// The second interval of four connections.
-fn shown() -> Shown {
+fn shown() -> Screenful {
     let settings = Settings { max_flows: 100, idle_ns: SECOND, is_capture: false, prefix4: 24, prefix6: 48 };
     let clock = Clock::with_offset(1_795_237_800_000_000_000);
     let source = Source { clock, host: Some("web1".into()), ..Source::default() };
-    let mut shown = Shown::new(settings, Filter::default(), &NamesArgs::none(), source).unwrap();
+    let mut shown = Screenful::new(settings, Filter::default(), &NamesArgs::none(), source).unwrap();
     let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
     let server = end("192.0.2.1", 443);
     let connections = [
@@ -63,14 +63,14 @@ fn shown() -> Shown {
     shown
 }
 
-fn app(shown: &Shown, view: View, by: Metric) -> App {
+fn app(shown: &Screenful, view: View, by: Metric) -> App {
     let mut app = App::new(view, by);
     app.update(shown);
     app
 }
 
 /// The screen as text, without the spaces at the ends of lines.
-fn picture(app: &mut App, shown: &Shown, width: u16, height: u16) -> String {
+fn picture(app: &mut App, shown: &Screenful, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw::page(app, shown, frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -371,7 +371,7 @@ fn the_end_that_listens_is_the_server_whatever_the_ports() {
     let ends = Ends { src: end("192.0.2.1", 50_051), dst: end("198.51.100.7", 40_000) };
     let key = RowKey::Flow(FlowKey { ends, protocol: Protocol(6) });
     let row = Row { key, pid: None, ..shown.rows(View::Flows, Metric::Rtt).remove(0) };
-    let told = |shown: &Shown| {
+    let told = |shown: &Screenful| {
         let names = label::names_of(&row, shown);
         (look::target(&row.key, &names, Origin::Live).unwrap(), label::line(&row, &names))
     };

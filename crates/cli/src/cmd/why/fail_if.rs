@@ -4,12 +4,12 @@ use dwell_engine::why::{Cause, Outcome, Verdict};
 
 use crate::{
     exit::Exit,
-    tell::{alarm, tell},
+    log::{alarm, log},
 };
 
 /// What a verdict must not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failing {
+pub enum FailCondition {
     /// Any cause.
     Slow,
     /// This cause, the first or a further one.
@@ -17,9 +17,9 @@ pub enum Failing {
 }
 
 /// Parses `slow` or the name of a cause. An error lists the names.
-pub fn parse(text: &str) -> Result<Failing, String> {
-    let named = Cause::ALL.into_iter().find(|cause| cause.name() == text).map(Failing::Cause);
-    named.or((text == "slow").then_some(Failing::Slow)).ok_or_else(|| {
+pub fn parse(text: &str) -> Result<FailCondition, String> {
+    let named = Cause::ALL.into_iter().find(|cause| cause.name() == text).map(FailCondition::Cause);
+    named.or((text == "slow").then_some(FailCondition::Slow)).ok_or_else(|| {
         let names = Cause::ALL.map(Cause::name).join(", ");
         format!("write slow for any cause, or one of {names}")
     })
@@ -27,14 +27,14 @@ pub fn parse(text: &str) -> Result<Failing, String> {
 
 /// Reports whether a verdict has one of these, or there is none, and returns the exit status that follows. A run that could not do
 /// all of its work keeps its own.
-pub fn exit(failing: &[Failing], verdict: &Verdict, exit: Exit) -> Exit {
-    let has = |failing: &Failing| match failing {
-        Failing::Slow => matches!(verdict.outcome, Outcome::Slow(_)),
-        Failing::Cause(cause) => verdict.ranked.iter().any(|ranked| ranked.cause == *cause),
+pub fn exit(failing: &[FailCondition], verdict: &Verdict, exit: Exit) -> Exit {
+    let has = |failing: &FailCondition| match failing {
+        FailCondition::Slow => matches!(verdict.outcome, Outcome::Slow(_)),
+        FailCondition::Cause(cause) => verdict.ranked.iter().any(|ranked| ranked.cause == *cause),
     };
-    let name = |failing: &Failing| match failing {
-        Failing::Slow => "slow",
-        Failing::Cause(cause) => cause.name(),
+    let name = |failing: &FailCondition| match failing {
+        FailCondition::Slow => "slow",
+        FailCondition::Cause(cause) => cause.name(),
     };
     let or_own = |status| if exit == Exit::Done { status } else { exit };
     match (verdict.outcome, failing.iter().find(|failing| has(failing))) {
@@ -49,7 +49,7 @@ pub fn exit(failing: &[Failing], verdict: &Verdict, exit: Exit) -> Exit {
             or_own(Exit::False)
         }
         (_, None) => {
-            tell(format!("the verdict has none of {}", failing.iter().map(name).collect::<Vec<_>>().join(", ")));
+            log(format!("the verdict has none of {}", failing.iter().map(name).collect::<Vec<_>>().join(", ")));
             exit
         }
     }

@@ -23,7 +23,7 @@ use dwell_probes::{
     host::lacking_to_load,
     stack::{self, Interval, Monitor, Observer, Options, PROFILES},
 };
-use dwell_socket::outside::{Scope, Selected, namespace};
+use dwell_socket::outside::{Scope, Selection, namespace};
 use nix::sched::{CloneFlags, setns};
 
 /// One byte in so many is stamped, unless that costs more than the budget.
@@ -61,7 +61,7 @@ pub struct Stamping {
 
 impl Stamping {
     /// Starts to stamp bytes of the target.
-    pub fn start(selected: &Selected) -> Stamping {
+    pub fn start(selected: &Selection) -> Stamping {
         let is_over = Arc::new(AtomicBool::new(false));
         let (stop, selected) = (Arc::clone(&is_over), selected.clone());
         let thread = thread::spawn(move || stamp(&selected, &stop));
@@ -82,16 +82,16 @@ impl Stamping {
     }
 }
 
-fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, Blind> {
+fn stamp(selected: &Selection, is_over: &AtomicBool) -> Result<Layers, Blind> {
     if let Some((lacking, remedy)) = lacking_to_load() {
         return Err(Blind { why: format!("stamping bytes needs {}", lacking.join(", ")), remedy: remedy.into() });
     }
     go_to(selected)?;
     let mut options = Options::new(config(selected)?, &PROFILES[0]);
     match selected {
-        Selected::Ends { .. } => {}
+        Selection::Ends { .. } => {}
         // Workers have the connections of many services. Those that start later are not stamped.
-        Selected::Process(pid) => {
+        Selection::Process(pid) => {
             let mut tree = Scope::Tree(*pid).processes();
             // None would stand for all processes.
             tree.sort_by_key(|other| other != pid);
@@ -101,7 +101,7 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, Blind> {
             }
             options.processes = tree;
         }
-        Selected::Cgroups(paths) => match &paths[..] {
+        Selection::Cgroups(paths) => match &paths[..] {
             [path] if path.join("cgroup.controllers").exists() => options.cgroup = Some(path.clone()),
             // The kernel's programs know one cgroup, and none of version 1.
             _ => options.processes = members(paths)?,
@@ -120,11 +120,11 @@ fn stamp(selected: &Selected, is_over: &AtomicBool) -> Result<Layers, Blind> {
 }
 
 /// Moves this thread into the network namespace of the target's processes; of the first one's where there are several.
-fn go_to(selected: &Selected) -> Result<(), Blind> {
+fn go_to(selected: &Selection) -> Result<(), Blind> {
     let pid = match selected {
-        Selected::Ends { .. } => return Ok(()),
-        Selected::Process(pid) => *pid,
-        Selected::Cgroups(paths) => *members(paths)?.first().ok_or_else(|| "the cgroup has no process".to_owned())?,
+        Selection::Ends { .. } => return Ok(()),
+        Selection::Process(pid) => *pid,
+        Selection::Cgroups(paths) => *members(paths)?.first().ok_or_else(|| "the cgroup has no process".to_owned())?,
     };
     let number = |process: &str| namespace::number_of(process).map_err(|error| error.to_string());
     if number(&pid.to_string())? == number("thread-self")? {
@@ -141,9 +141,9 @@ fn members(cgroups: &[PathBuf]) -> Result<Vec<u32>, String> {
     Ok(members)
 }
 
-fn config(selected: &Selected) -> Result<Config, String> {
+fn config(selected: &Selection) -> Result<Config, String> {
     let (mut port, mut filter) = (None, Filter::default());
-    if let Selected::Ends { addresses, port: wanted } = selected {
+    if let Selection::Ends { addresses, port: wanted } = selected {
         port = *wanted;
         if addresses.len() > MAX_TERMS {
             return Err(format!("the host has {} addresses, more than the {MAX_TERMS} of a filter", addresses.len()));

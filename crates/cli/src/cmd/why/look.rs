@@ -12,10 +12,10 @@ use dwell_app::progress::Bar;
 use dwell_engine::why::{Evidence, Target};
 use dwell_socket::{
     clock::monotonic_ns,
-    outside::{self, Selected, Survey},
+    outside::{self, Selection, Survey},
 };
 
-use super::{layers::Stamping, nothing, peers::Learned};
+use super::{layers::Stamping, nothing, peers::PeerNames};
 use crate::{
     exit::{Exit, Failure},
     stop::Stop,
@@ -29,15 +29,15 @@ const CHECK: Duration = Duration::from_millis(100);
 /// A look: polls from the beginning, and stamps from when polls call for them, as these cost more.
 struct Look<'a> {
     survey: Survey,
-    selected: &'a Selected,
+    selected: &'a Selection,
     stamping: Option<Stamping>,
-    learned: Learned,
+    learned: PeerNames,
     begun: Instant,
     checked: Duration,
 }
 
 impl<'a> Look<'a> {
-    fn start(selected: &'a Selected, has_labels: bool, learned: Learned) -> Result<Look<'a>, outside::Error> {
+    fn start(selected: &'a Selection, has_labels: bool, learned: PeerNames) -> Result<Look<'a>, outside::Error> {
         let survey = Survey::start(selected.clone(), has_labels)?;
         Ok(Look { survey, selected, stamping: None, learned, begun: Instant::now(), checked: Duration::ZERO })
     }
@@ -70,10 +70,10 @@ impl<'a> Look<'a> {
 
 /// Looks at the connections of a target.
 pub fn at(
-    selected: &Selected,
+    selected: &Selection,
     name: &str,
     has_labels: bool,
-    learned: Learned,
+    learned: PeerNames,
     duration: Duration,
     stop: &Stop,
 ) -> Result<Evidence, Failure> {
@@ -95,7 +95,7 @@ pub fn at_program(
     program: &OsStr,
     arguments: &[OsString],
     has_labels: bool,
-    learned: Learned,
+    learned: PeerNames,
     stop: &Stop,
 ) -> Result<(Evidence, Child), Failure> {
     let shown = program.display();
@@ -113,8 +113,14 @@ pub fn end_of(child: &mut Child) -> Result<(), Failure> {
     child.wait().map(drop).map_err(|error| Failure::new(Exit::Host, error))
 }
 
-fn watch(child: &mut Child, name: &str, has_labels: bool, learned: Learned, stop: &Stop) -> Result<Evidence, Failure> {
-    let selected = Selected::Process(child.id());
+fn watch(
+    child: &mut Child,
+    name: &str,
+    has_labels: bool,
+    learned: PeerNames,
+    stop: &Stop,
+) -> Result<Evidence, Failure> {
+    let selected = Selection::Process(child.id());
     let mut look = match Look::start(&selected, has_labels, learned) {
         // It has ended before anything could be seen.
         Err(outside::Error::NoProcess { .. }) => {

@@ -12,16 +12,16 @@ mod target;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
-use dwell_engine::why::decide;
+use dwell_engine::{filter::Filter, why::decide};
 use dwell_records::{Output, Record, Source, Why, entry};
-use dwell_socket::{clock::monotonic_ns, outside::Selected};
+use dwell_socket::{clock::monotonic_ns, outside::Selection};
 
 use crate::{
     args::{Format, positive_duration},
     exit::{Exit, Failure},
     moment::Moment,
     names::NamesArgs,
-    source::{clock, cost, filter, host_name},
+    source::{clock, cost, host_name},
     stored::{self, StoreArgs},
     written::WriteArgs,
 };
@@ -104,7 +104,7 @@ pub struct Args {
     /// Fail (exit status 1) if one of these is in the verdict, or if there is no verdict: slow, for any cause, or causes by
     /// their names, as in loss,path-queue
     #[arg(long, value_name = "CONDITION", value_delimiter = ',', value_parser = fail_if::parse)]
-    fail_if: Vec<fail_if::Failing>,
+    fail_if: Vec<fail_if::FailCondition>,
 
     /// Output format: text or jsonl
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -159,7 +159,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 )));
             }
             let selected = target.as_ref().map(|text| target::parse(text).map_err(Failure::usage)).transpose()?;
-            if let (Some(text), Some(Selected::Process(_) | Selected::Cgroups(_))) = (target, &selected) {
+            if let (Some(text), Some(Selection::Process(_) | Selection::Cgroups(_))) = (target, &selected) {
                 return Err(has_no_processes(text, "a store"));
             }
             let target = target.as_deref().zip(selected.as_ref());
@@ -174,14 +174,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                     .ok_or_else(|| has_no_processes(text, "a capture"))?,
             };
             let name = target.clone().unwrap_or_else(|| path.display().to_string());
-            let learned = peers::Learned::of_capture(&args.names)?;
-            let (evidence, exit) = replay::read(path, filter(&texts, None)?, &name, args.has_labels(), learned, &stop)?;
+            let learned = peers::PeerNames::of_capture(&args.names)?;
+            let (evidence, exit) = replay::read(
+                path,
+                Filter::parse(&texts).map_err(Failure::usage)?,
+                &name,
+                args.has_labels(),
+                learned,
+                &stop,
+            )?;
             is_complete = exit;
             evidence
         }
         (None, _, Some((program, arguments))) => {
             let stop = args.write.listen(args.duration)?;
-            let learned = peers::Learned::live(&args.names)?;
+            let learned = peers::PeerNames::live(&args.names)?;
             let (evidence, child) = look::at_program(program, arguments, args.has_labels(), learned, &stop)?;
             running = Some(child);
             evidence
@@ -189,8 +196,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         (None, Some(text), None) => {
             let selected = target::parse(text).map_err(Failure::usage)?;
             let duration = args.duration.unwrap_or(DURATION);
-            let mut learned = peers::Learned::live(&args.names)?;
-            if let Selected::Ends { addresses, .. } = &selected {
+            let mut learned = peers::PeerNames::live(&args.names)?;
+            if let Selection::Ends { addresses, .. } = &selected {
                 learned.asked_for(target::host(text), addresses);
             }
             let stop = args.write.listen(Some(duration))?;

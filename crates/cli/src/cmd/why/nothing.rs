@@ -2,24 +2,24 @@
 
 use dwell_engine::why::{Evidence, Unseen};
 use dwell_records::counted;
-use dwell_socket::outside::{Elsewhere, OtherNamespace, Selected};
+use dwell_socket::outside::{Elsewhere, OtherNamespace, Selection};
 
 /// Adds to evidence without a connection where there may be some.
-pub fn hint(selected: &Selected, evidence: &mut Evidence) {
+pub fn hint(selected: &Selection, evidence: &mut Evidence) {
     if evidence.connections > 0 || evidence.set_ups.count > 0 || evidence.datagrams.is_some() {
         return;
     }
     let elsewhere = selected.elsewhere();
     let target = evidence.target.name.clone();
     evidence.unseen.extend(elsewhere.namespace.map(|there| other_namespace(there, &target)));
-    if let Selected::Ends { port: Some(port), .. } = selected {
+    if let Selection::Ends { port: Some(port), .. } = selected {
         evidence.unseen.push(listener(&elsewhere, *port));
     }
     let is_root = nix::unistd::geteuid().is_root();
     evidence.unseen.push(Unseen {
         what: match selected {
-            Selected::Ends { .. } if !is_root => "other hosts and ports, and other network namespaces".into(),
-            Selected::Ends { .. } => "other hosts and ports".into(),
+            Selection::Ends { .. } if !is_root => "other hosts and ports, and other network namespaces".into(),
+            Selection::Ends { .. } => "other hosts and ports".into(),
             _ => "connections that others open for the target".into(),
         },
         remedy: match is_root {

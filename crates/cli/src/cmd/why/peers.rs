@@ -21,28 +21,28 @@ use crate::{
 
 /// What is known of names; nothing with `--no-names`.
 #[derive(Debug, Default)]
-pub struct Learned {
+pub struct PeerNames {
     names: Option<Names>,
     tables: Option<Arc<Tables>>,
     asked: BTreeMap<IpAddr, Arc<str>>,
 }
 
-impl Learned {
+impl PeerNames {
     /// Learns from now on from answers of DNS, where that is allowed.
-    pub fn live(args: &NamesArgs) -> Result<Learned, Failure> {
-        Learned::new(args, || Names::load(true, false).with_reverse(args.resolve()))
+    pub fn live(args: &NamesArgs) -> Result<PeerNames, Failure> {
+        PeerNames::new(args, || Names::load(true, false).with_reverse(args.resolve()))
     }
 
     /// Learns from packets of a capture.
-    pub fn of_capture(args: &NamesArgs) -> Result<Learned, Failure> {
+    pub fn of_capture(args: &NamesArgs) -> Result<PeerNames, Failure> {
         args.refuse_to_resolve()?;
-        Learned::new(args, || Names::of_capture(false))
+        PeerNames::new(args, || Names::of_capture(false))
     }
 
-    fn new(args: &NamesArgs, names: impl FnOnce() -> Names) -> Result<Learned, Failure> {
+    fn new(args: &NamesArgs, names: impl FnOnce() -> Names) -> Result<PeerNames, Failure> {
         match args.are_shown() {
-            true => Ok(Learned { names: Some(names()), tables: args.tables()?, asked: BTreeMap::new() }),
-            false => Ok(Learned::default()),
+            true => Ok(PeerNames { names: Some(names()), tables: args.tables()?, asked: BTreeMap::new() }),
+            false => Ok(PeerNames::default()),
         }
     }
 

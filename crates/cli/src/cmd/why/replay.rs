@@ -7,9 +7,9 @@ use dwell_engine::{
     rtt::Counters,
     why::{Evidence, Replay, UdpPackets, Unseen},
 };
-use dwell_socket::outside::Selected;
+use dwell_socket::outside::Selection;
 
-use super::peers::Learned;
+use super::peers::PeerNames;
 use crate::{
     exit::{Exit, Failure},
     source::{Capture, MORE_OF_EACH, NoInput, interrupted},
@@ -22,7 +22,7 @@ pub fn read(
     filter: Filter,
     name: &str,
     has_labels: bool,
-    learned: Learned,
+    learned: PeerNames,
     stop: &Stop,
 ) -> Result<(Evidence, Result<Exit, Failure>), Failure> {
     let mut capture = match Capture::open(path, stop, || true) {
@@ -95,8 +95,8 @@ fn datagrams(path: &Path, evidence: &Evidence) -> Option<Unseen> {
 }
 
 /// Returns the filter that admits the connections of a target, as of `--filter`.
-pub fn filter(selected: &Selected) -> Option<Vec<String>> {
-    let Selected::Ends { addresses, port } = selected else {
+pub fn filter(selected: &Selection) -> Option<Vec<String>> {
+    let Selection::Ends { addresses, port } = selected else {
         return None;
     };
     let port = port.map_or_else(String::new, |port| format!(":{port}"));

@@ -14,8 +14,8 @@ use dwell_engine::{
     why::{self, Evidence, Target, Unseen},
 };
 use dwell_records::counted;
-use dwell_socket::outside::Selected;
-use dwell_store::{Place, Read, Reader};
+use dwell_socket::outside::Selection;
+use dwell_store::{Place, Reader, StoredSegment};
 
 use crate::{
     exit::{Exit, Failure},
@@ -35,7 +35,7 @@ pub fn is_store(path: &Path) -> bool {
 /// Reads what a store has of a target, or of all flows together, between two moments.
 pub fn read(
     path: &Path,
-    target: Option<(&str, &Selected)>,
+    target: Option<(&str, &Selection)>,
     since: Option<Moment>,
     until: Option<Moment>,
 ) -> Result<Evidence, Failure> {
@@ -69,7 +69,7 @@ pub fn read(
     })?;
     let hosts: BTreeMap<i64, String> = store.hosts()?.into_iter().collect();
     let port = match target {
-        Some((_, Selected::Ends { port, .. })) => *port,
+        Some((_, Selection::Ends { port, .. })) => *port,
         _ => None,
     };
     let chosen_by = target;
@@ -98,7 +98,7 @@ fn other_figures(
     store: &Reader,
     path: &Path,
     span: (i64, i64),
-    selected: Option<&Selected>,
+    selected: Option<&Selection>,
 ) -> Result<Option<Unseen>, Failure> {
     let (mut verbs, mut rows) = (BTreeSet::new(), 0);
     store.count_latencies(span, |kind, ends, count| {
@@ -115,8 +115,8 @@ fn other_figures(
 }
 
 /// Whether an end of a flow is the target.
-fn matches(selected: &Selected, ends: &Ends) -> bool {
-    let Selected::Ends { addresses, port } = selected else {
+fn matches(selected: &Selection, ends: &Ends) -> bool {
+    let Selection::Ends { addresses, port } = selected else {
         return false;
     };
     [ends.src, ends.dst].iter().any(|end| {
@@ -126,12 +126,12 @@ fn matches(selected: &Selected, ends: &Ends) -> bool {
 }
 
 /// The sending and the receiving host.
-type Way = (Option<i64>, Option<i64>);
+type Pair = (Option<i64>, Option<i64>);
 
 /// The rows of a target by path.
 #[derive(Default)]
 struct Paths {
-    ways: BTreeMap<Way, Rows>,
+    paths: BTreeMap<Pair, Rows>,
     /// What hosts know of their own layers.
     hosts: BTreeMap<(i64, Direction), Rows>,
 }
@@ -146,9 +146,9 @@ struct Rows {
 }
 
 impl Paths {
-    fn add(&mut self, read: &Read) {
-        let rows = match (read.place, read.leg.direction()) {
-            (Place::Way(tx, rx), _) => self.ways.entry((tx, rx)).or_default(),
+    fn add(&mut self, read: &StoredSegment) {
+        let rows = match (read.place, read.segment.direction()) {
+            (Place::Path(tx, rx), _) => self.paths.entry((tx, rx)).or_default(),
             (Place::Host(host), Some(direction)) => self.hosts.entry((host, direction)).or_default(),
             (Place::Host(_), None) => return,
         };
@@ -156,14 +156,14 @@ impl Paths {
             // A path has the totals of both hosts too.
             let is_host = matches!(read.place, Place::Host(_));
             let is_whole =
-                matches!(read.leg.name(), "end-to-end" | "total") && is_host == read.leg.direction().is_some();
+                matches!(read.segment.name(), "end-to-end" | "total") && is_host == read.segment.direction().is_some();
             rows.resent += if is_whole { read.histogram.count() } else { 0 };
             return;
         }
         if read.histogram.count() > 0 {
             rows.flows.insert(read.flow);
         }
-        rows.segments.entry(read.leg).or_default().merge(&read.histogram);
+        rows.segments.entry(read.segment).or_default().merge(&read.histogram);
         rows.is_estimated |= read.estimated;
         rows.bound_ns = rows.bound_ns.max(read.bound_ns);
     }
@@ -172,31 +172,31 @@ impl Paths {
     fn worst(mut self, names: &BTreeMap<i64, String>) -> Option<why::Path> {
         // An end without an agent knows nothing but the network; the other host knows its own layers.
         for (host, direction) in self.hosts.keys().copied().collect::<Vec<_>>() {
-            let way = match direction {
+            let pair = match direction {
                 Direction::Tx => (Some(host), None),
                 Direction::Rx => (None, Some(host)),
             };
             let own = self.hosts.remove(&(host, direction)).unwrap_or_default();
-            let rows = self.ways.entry(way).or_default();
+            let rows = self.paths.entry(pair).or_default();
             for (segment, times) in own.segments {
                 rows.segments.entry(segment).or_insert(times);
             }
             rows.flows.extend(own.flows);
             rows.resent += own.resent;
         }
-        let is_known = |(tx, rx): &Way| tx.is_some() && rx.is_some();
+        let is_known = |(tx, rx): &Pair| tx.is_some() && rx.is_some();
         let name = |host: Option<i64>| host.and_then(|host| names.get(&host).cloned());
-        let ways = self.ways.into_iter().filter(|(_, rows)| !rows.flows.is_empty());
-        let paths = ways.map(|(way, rows)| {
+        let measured = self.paths.into_iter().filter(|(_, rows)| !rows.flows.is_empty());
+        let paths = measured.map(|(pair, rows)| {
             let path = why::Path {
-                hosts: [name(way.0), name(way.1)],
+                hosts: [name(pair.0), name(pair.1)],
                 flows: rows.flows.len() as u64,
                 segments: rows.segments,
                 resent: rows.resent,
                 is_estimated: rows.is_estimated,
                 bound_ns: rows.bound_ns,
             };
-            (is_known(&way), path)
+            (is_known(&pair), path)
         });
         let worst = paths.max_by(|(known, a), (other_known, b)| {
             known.cmp(other_known).then_with(|| a.spent_ns().total_cmp(&b.spent_ns()))

@@ -3,29 +3,29 @@
 use std::net::{IpAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail};
-use dwell_socket::outside::Selected;
+use dwell_socket::outside::Selection;
 
 use crate::cgroups;
 
 /// Interprets a target: a process ID, `:PORT`, `HOST:PORT`, a unit of systemd, the path of a cgroup, the name or ID of a
 /// container, a pod of Kubernetes as `NAME`, `NAMESPACE/NAME` or by its UID, or `HOST`.
-pub fn parse(text: &str) -> Result<Selected> {
+pub fn parse(text: &str) -> Result<Selection> {
     // An ID of a container may consist of digits alone.
     if let Some(pid) = text.parse::<u32>().ok().filter(|_| text.len() <= u32::MAX.ilog10() as usize + 1) {
-        return Ok(Selected::Process(pid));
+        return Ok(Selection::Process(pid));
     }
     // IPv6 addresses may begin with a colon.
     if let Ok(address) = bare(text).parse::<IpAddr>() {
-        return Ok(Selected::Ends { addresses: vec![address.to_canonical()], port: None });
+        return Ok(Selection::Ends { addresses: vec![address.to_canonical()], port: None });
     }
     if let Some(port) = text.strip_prefix(':') {
-        return Ok(Selected::Ends { addresses: Vec::new(), port: Some(parse_port(port, text)?) });
+        return Ok(Selection::Ends { addresses: Vec::new(), port: Some(parse_port(port, text)?) });
     }
     if text.starts_with('/') {
-        return Ok(Selected::Cgroups(vec![cgroups::at_path(text)?]));
+        return Ok(Selection::Cgroups(vec![cgroups::at_path(text)?]));
     }
     if cgroups::is_unit(text) {
-        return Ok(Selected::Cgroups(vec![cgroups::of_unit(text)?]));
+        return Ok(Selection::Cgroups(vec![cgroups::of_unit(text)?]));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(parse_port(port, text)?)),
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Selected> {
                 None => cgroups::of_pod(text)?,
             };
             if !cgroups.is_empty() {
-                return Ok(Selected::Cgroups(cgroups));
+                return Ok(Selection::Cgroups(cgroups));
             }
             (text, None)
         }
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Selected> {
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    Ok(Selected::Ends { addresses, port })
+    Ok(Selection::Ends { addresses, port })
 }
 
 /// Returns the host of a target `HOST:PORT` or `HOST`, which may be an address.
@@ -77,14 +77,14 @@ fn parse_port(port: &str, text: &str) -> Result<u16> {
 mod tests {
     use super::*;
 
-    fn ends(addresses: &[&str], port: Option<u16>) -> Selected {
+    fn ends(addresses: &[&str], port: Option<u16>) -> Selection {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        Selected::Ends { addresses, port }
+        Selection::Ends { addresses, port }
     }
 
     #[test]
     fn a_target_is_a_process_a_port_or_a_host() {
-        assert_eq!(parse("4242").unwrap(), Selected::Process(4242));
+        assert_eq!(parse("4242").unwrap(), Selection::Process(4242));
         assert_eq!(parse(":443").unwrap(), ends(&[], Some(443)));
         assert_eq!(parse("192.0.2.1").unwrap(), ends(&["192.0.2.1"], None));
         assert_eq!(parse("192.0.2.1:80").unwrap(), ends(&["192.0.2.1"], Some(80)));

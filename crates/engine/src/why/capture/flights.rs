@@ -58,7 +58,7 @@ pub(super) enum Known {
     /// The connection was captured from its beginning.
     Whole,
     /// Something that did not wait for the sender's application has shown it.
-    Way,
+    Path,
     /// The sender's application may have waited in all that has shown it.
     Nothing,
 }

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 pub use self::datagrams::UdpPackets;
 
 use self::{conversation::Conversation, twins::Twins};
-use super::{Counted, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
+use super::{CountKind, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
 use crate::{
     abi,
     filter::Filter,
@@ -249,6 +249,6 @@ impl Replay {
         self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
         self.missed += figures.segments_missed;
         let key = Key { seen_from: Some(ends.src.address), ..Key::of(&ends, figures.role) };
-        self.evidence.add_figures(figures, key, Counted::Whole);
+        self.evidence.add_figures(figures, key, CountKind::Whole);
     }
 }

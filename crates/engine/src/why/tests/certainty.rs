@@ -43,7 +43,7 @@ fn ends_that_do_not_take_turns_may_not_answer_each_other() {
             socket.polls(1 + (random >> 8) % 100, |_| {});
         }
         let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
-        evidence.add(&socket.connection, key(role, 80), Counted::Whole);
+        evidence.add(&socket.connection, key(role, 80), CountKind::Whole);
         assert_eq!(decide(&evidence).certainty, Some(Certainty::Possible), "{role:?} {:?}", decide(&evidence));
     }
 }
@@ -60,9 +60,9 @@ fn a_server_that_answers_others_and_takes_nothing_of_new_connections_may_not_acc
         });
         answered.turns(10, 20);
         let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
-        evidence.add(&stalled.connection, key(Role::Client, 80), Counted::Whole);
+        evidence.add(&stalled.connection, key(Role::Client, 80), CountKind::Whole);
         if is_answered {
-            evidence.add(&answered.connection, key(Role::Client, 80), Counted::Whole);
+            evidence.add(&answered.connection, key(Role::Client, 80), CountKind::Whole);
         }
         let verdict = decide(&evidence);
         assert_eq!(verdict.outcome, Outcome::Slow(Cause::StalledPeer), "{verdict:?}");

@@ -59,7 +59,7 @@ fn polls_of_a_client_whose_server_is_here_too_are_as_far_apart_as_they_are() {
         socket.answer();
     }
     let mut evidence = Evidence { observed_ns: 1_000_000_000, ..Evidence::default() };
-    evidence.add(&socket.connection, key(Role::Client, 80), Counted::WithPeer);
+    evidence.add(&socket.connection, key(Role::Client, 80), CountKind::WithPeer);
     assert!((0.9 * MS..1.1 * MS).contains(&evidence.poll_interval_ns()), "{}", evidence.poll_interval_ns());
 }
 
@@ -288,7 +288,7 @@ fn a_wait_for_a_peer_on_this_host_is_counted_there() {
         socket.request();
     }
     let mut evidence = Evidence::default();
-    evidence.add(&socket.connection, key(Role::Client, 80), Counted::WithPeer);
+    evidence.add(&socket.connection, key(Role::Client, 80), CountKind::WithPeer);
     assert_eq!((evidence.times.get(Part::Answer), evidence.connections), (0.0, 1));
 }
 
@@ -376,8 +376,8 @@ fn proxy(is_of_processes: bool, port_of_messages: u16) -> Evidence {
     }
     consumer.turns(3, 2_400);
     let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
-    let counted = if is_of_processes { Counted::Whole } else { Counted::Upstream };
-    evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+    let counted = if is_of_processes { CountKind::Whole } else { CountKind::Upstream };
+    evidence.add(&front.connection, key(Role::Server, 80), CountKind::Whole);
     evidence.add(&back.connection, key(Role::Client, 5432), counted);
     evidence.add(&consumer.connection, key(Role::Client, port_of_messages), counted);
     evidence
@@ -407,8 +407,8 @@ fn a_program_that_is_hardly_asked_waits_for_whom_it_asks() {
     metrics.answer();
     back.turns(5, 900);
     let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes: true, ..Evidence::default() };
-    evidence.add(&metrics.connection, key(Role::Server, 9100), Counted::Whole);
-    evidence.add(&back.connection, key(Role::Client, 5432), Counted::Whole);
+    evidence.add(&metrics.connection, key(Role::Server, 9100), CountKind::Whole);
+    evidence.add(&back.connection, key(Role::Client, 5432), CountKind::Whole);
     evidence.take_out_upstream();
     assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
 }

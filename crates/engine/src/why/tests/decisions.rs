@@ -524,7 +524,7 @@ fn what_a_client_should_do_is_not_asked_of_a_server() {
         let mut slow = evidence(&[(Part::SetUp, 0.9), (Part::Transfer, 0.1)]);
         slow.set_ups = silences(5, 1_000);
         let figures = ConnectionFigures { role, polls: 2, times: slow.times, ..ConnectionFigures::default() };
-        slow.add_figures(&figures, key(role, port), Counted::Whole);
+        slow.add_figures(&figures, key(role, port), CountKind::Whole);
         decide(&slow).remedies
     };
     let curl = |remedies: &[Remedy]| {

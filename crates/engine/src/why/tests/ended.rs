@@ -40,7 +40,7 @@ fn a_service_that_hangs_is_not_healthy() {
             }
         });
         let mut both = hung(false);
-        both.add(&quick.connection, key(role, 80), Counted::Whole);
+        both.add(&quick.connection, key(role, 80), CountKind::Whole);
         let verdict = decide(&both);
         assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)), "{verdict:?}");
         assert!(verdict.sentence.contains("may be owed an answer"), "{verdict:?}");
@@ -56,7 +56,7 @@ fn short_connections_that_wait_less_than_counts_are_healthy() {
         socket.request();
         socket.polls(3, |_| {});
         socket.connection.end();
-        evidence.add(&socket.connection, key(Role::Server, 80), Counted::Whole);
+        evidence.add(&socket.connection, key(Role::Server, 80), CountKind::Whole);
     }
     evidence.answer_segments = 20;
     assert_eq!((evidence.service.count, cause(&evidence)), (100, None), "{:?}", evidence.service);

@@ -69,7 +69,7 @@ fn polled_by_the_thousand(role: Role, apart_ms: u64, answer: (u64, u32), think_m
             let share = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
             (-share.ln() * think_ms as f64) as u64
         };
-        evidence.add(&polled(role, apart_ms, answer, &mut think, 10_000), key(role, 80), Counted::Whole);
+        evidence.add(&polled(role, apart_ms, answer, &mut think, 10_000), key(role, 80), CountKind::Whole);
     }
     evidence
 }

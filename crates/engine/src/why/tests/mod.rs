@@ -112,7 +112,7 @@ impl Socket {
 
     fn evidence(&self) -> Evidence {
         let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
-        evidence.add(&self.connection, key(Role::Client, 80), Counted::Whole);
+        evidence.add(&self.connection, key(Role::Client, 80), CountKind::Whole);
         evidence
     }
 

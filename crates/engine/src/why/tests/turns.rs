@@ -117,7 +117,7 @@ fn a_service_that_asks_a_slow_name_server_for_each_request_waits_for_that() {
     for (is_of_processes, names_ms) in [(true, 28), (false, 28), (false, 2_800)] {
         let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
         evidence.are_names_of_service = !is_of_processes;
-        evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+        evidence.add(&front.connection, key(Role::Server, 80), CountKind::Whole);
         (0..100).for_each(|_| evidence.add_name(names_ms * 1_000_000));
         evidence.take_out_upstream();
         let slow = if names_ms == 28 { Cause::SlowNames } else { Cause::SlowService };
@@ -142,9 +142,9 @@ fn a_proxy_that_pauses_because_its_server_does_is_not_the_slow_one() {
         back.request();
         back.polls(39, |_| {});
     }
-    for (is_of_processes, counted) in [(true, Counted::Whole), (false, Counted::Upstream)] {
+    for (is_of_processes, counted) in [(true, CountKind::Whole), (false, CountKind::Upstream)] {
         let mut evidence = Evidence { observed_ns: 10_000_000_000, is_of_processes, ..Evidence::default() };
-        evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+        evidence.add(&front.connection, key(Role::Server, 80), CountKind::Whole);
         assert_eq!(cause(&evidence), Some(Cause::SlowApplication));
         evidence.add(&back.connection, key(Role::Client, 5432), counted);
         evidence.take_out_upstream();
@@ -172,7 +172,7 @@ fn found(received: u64, found_ms: u32, sent_ms: u32) -> Socket {
 #[test]
 fn a_connection_that_was_answered_when_it_was_found_waited_for_nobody() {
     let mut evidence = found(100, 44, 1).evidence();
-    (0..99).for_each(|_| evidence.add(&found(100, 44, 1).connection, key(Role::Client, 80), Counted::Whole));
+    (0..99).for_each(|_| evidence.add(&found(100, 44, 1).connection, key(Role::Client, 80), CountKind::Whole));
     assert_eq!((evidence.times.total(), evidence.answer.count), (0.0, 0), "{:?}", evidence.times);
     assert_eq!(evidence.poll_interval_ns(), 44.0 * MS);
 }
@@ -200,7 +200,7 @@ fn a_request_on_a_connection_that_is_over_was_answered() {
             };
             socket.polls(300, |_| {});
             socket.connection.end();
-            evidence.add(&socket.connection, key(role, 80), Counted::Whole);
+            evidence.add(&socket.connection, key(role, 80), CountKind::Whole);
         }
         let (waits, slow) = match role {
             Role::Client => (evidence.answer, Cause::SlowAnswer),
@@ -226,10 +226,10 @@ fn a_connection_that_was_found_by_chance_stands_for_those_that_were_not() {
         back.connection.end();
         back.connection.stand_for(4.0);
         if turn % 5 == 0 {
-            evidence.add(&back.connection, key(Role::Client, 5432), Counted::Upstream);
+            evidence.add(&back.connection, key(Role::Client, 5432), CountKind::Upstream);
         }
     }
-    evidence.add(&front.connection, key(Role::Server, 80), Counted::Whole);
+    evidence.add(&front.connection, key(Role::Server, 80), CountKind::Whole);
     evidence.take_out_upstream();
     let times = [Part::Service, Part::Answer].map(|part| evidence.times.get(part).round());
     assert_eq!(times, [50.0 * 2.0 * MS, 50.0 * 100.0 * MS], "{:?}", evidence.times);

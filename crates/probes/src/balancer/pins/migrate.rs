@@ -113,7 +113,7 @@ where
                 self.copy("heavies", server.heavy, heavy)?;
                 server.heavy = heavy;
                 if server.real <= options.max_reals {
-                    self.copy("zero_places", server.real, server.real)?;
+                    self.copy("zero_numbers", server.real, server.real)?;
                 } else {
                     *server = abi::dwell_zero_server::default();
                 }

@@ -37,7 +37,7 @@ use crate::{
 /// The maps whose contents must not be lost. The others belong to the process.
 const PINNED: [&str; 22] = [
     "buckets",
-    "seats",
+    "slots",
     "pool",
     "counters",
     "events",
@@ -53,7 +53,7 @@ const PINNED: [&str; 22] = [
     "zero_ids",
     "zero_names",
     "zero_loads",
-    "zero_places",
+    "zero_numbers",
     "zero_state",
     "heavies",
     "heartbeat",
@@ -476,7 +476,7 @@ fn is_in_mode(wanted: XdpMode, interface: &Interface) -> bool {
 /// Describes the contents of a map, in the plural.
 fn contents_of(map: &str) -> &'static str {
     match map {
-        "buckets" | "seats" => "connections",
+        "buckets" | "slots" => "connections",
         "events" => "records of latency",
         "vips" | "tables" | "vip_counts" => "VIPs",
         "zero_vips" | "zero_ids" | "zero_loads" => "VIPs with the policy zero-rtt",

@@ -93,7 +93,7 @@ pub(super) fn agent(event: &AgentEvent<'_>, objects: &mut Objects<'_>) {
 
 /// Writes one object per segment of the path.
 pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
-    for leg in PathSegment::ALL {
+    for segment in PathSegment::ALL {
         let body = PathObject {
             interval_ns: table.length_ns,
             tx_host: table.tx_host,
@@ -102,11 +102,11 @@ pub(super) fn interval(table: &PathTable<'_>, objects: &mut Objects<'_>) {
             rx_flow: table.rx_flow.as_ref().map(|ends| objects.tcp(ends)),
             joined: table.flow.map(|_| FlowJoin::of(table.rx_flow).name()),
             retransmitted: table.resent,
-            segment: leg.name(),
-            direction: leg.direction().map(|direction| direction.name()),
-            part_of: leg.part_of().map(PathSegment::name),
-            latency: LatencyObject::new(Some(MATCHED), table.path.segment(leg)),
-            share: table.share(leg).map(rounded),
+            segment: segment.name(),
+            direction: segment.direction().map(|direction| direction.name()),
+            part_of: segment.part_of().map(PathSegment::name),
+            latency: LatencyObject::new(Some(MATCHED), table.path.segment(segment)),
+            share: table.share(segment).map(rounded),
             bound_ns: table.path.bound_ns,
             clamped: table.path.clamped,
             doubtful: table.path.doubtful,

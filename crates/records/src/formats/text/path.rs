@@ -39,21 +39,21 @@ pub(super) fn interval(table: &PathTable<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
     put(out, format_args!("{:<17}", "segment"));
     heads(HEADS.len(), out);
-    for leg in PathSegment::ALL {
-        let histogram = table.path.segment(leg);
+    for segment in PathSegment::ALL {
+        let histogram = table.path.segment(segment);
         // Without unexplained time there is no such line.
-        let is_unexplained = leg.name() == "unexplained";
+        let is_unexplained = segment.name() == "unexplained";
         if is_unexplained && histogram.count() == 0 {
             continue;
         }
-        let indent = if leg.part_of().is_some() { "  " } else { "" };
-        let name = match leg.direction() {
-            Some(direction) => format!("{} {indent}{}", direction.name(), leg.name()),
-            None => leg.name().to_owned(),
+        let indent = if segment.part_of().is_some() { "  " } else { "" };
+        let name = match segment.direction() {
+            Some(direction) => format!("{} {indent}{}", direction.name(), segment.name()),
+            None => segment.name().to_owned(),
         };
         put(out, format_args!("{name:<17}"));
         figures(histogram, out);
-        stack::share(table.share(leg), Colour::default(), out);
+        stack::share(table.share(segment), Colour::default(), out);
     }
     out.push(b'\n');
 }
@@ -67,8 +67,8 @@ mod tests {
 
     fn path() -> Path {
         let mut path = Path { bound_ns: 1_200, ..Path::default() };
-        for (leg, histogram) in PathSegment::ALL.iter().zip(&mut path.segments) {
-            let us = match leg {
+        for (segment, histogram) in PathSegment::ALL.iter().zip(&mut path.segments) {
+            let us = match segment {
                 PathSegment::Host(Segment::SocketTcp) => 1_000,
                 PathSegment::Host(Segment::IpDriver) => 500,
                 PathSegment::Host(Segment::Queueing) => 400,

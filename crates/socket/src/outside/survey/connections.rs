@@ -12,7 +12,7 @@ use dwell_engine::{
     measure::{Endpoint, Protocol},
     roles::{CLIENT_PORTS, Role},
     socket::{Reading, TcpInfo},
-    why::{Connection, Counted, Key},
+    why::{Connection, CountKind, Key},
 };
 
 use super::{
@@ -69,7 +69,7 @@ pub(super) struct Followed {
     pub(super) pid: Option<u32>,
     pub(super) ends: Ends,
     pub(super) role: Role,
-    pub(super) counted: Counted,
+    pub(super) counted: CountKind,
     pub(super) connection: Connection,
     /// The same from when it joined the panel, whose connections are polled more often than all.
     pub(super) closely: Option<Connection>,
@@ -307,12 +307,12 @@ impl Connections {
         let is_here =
             role == Role::Client && ends.src.address == ends.dst.address && !target.selected.is_of_processes();
         let counted = match (is_upstream, other.is_some() || is_here) {
-            (true, _) => Counted::Upstream,
-            (_, true) => Counted::WithPeer,
-            _ => Counted::Whole,
+            (true, _) => CountKind::Upstream,
+            (_, true) => CountKind::WithPeer,
+            _ => CountKind::Whole,
         };
-        if let Some(other) = other.filter(|other| other.counted == Counted::Whole) {
-            other.counted = Counted::WithPeer;
+        if let Some(other) = other.filter(|other| other.counted == CountKind::Whole) {
+            other.counted = CountKind::WithPeer;
         }
         self.by_ends.insert(ends, cookie);
         let (key, inode) = (report.key, report.inode);

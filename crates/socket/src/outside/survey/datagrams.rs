@@ -183,7 +183,7 @@ mod tests {
     use dwell_testbed::harness::eventually;
 
     use super::{
-        super::{Selected, Survey},
+        super::{Selection, Survey},
         *,
     };
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_question_to_a_name_server_lasts_from_the_look_before_it_also_if_there_was_no_socket_then() {
         let _alone = alone();
-        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = || datagrams.look(0, &mut diag, &mut target);
         (0..2).for_each(|_| look());
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_service_that_is_found_by_its_port_asks_name_servers_as_its_process_does() {
         let _alone = alone();
-        let selected = Selected::Ends { addresses: Vec::new(), port: Some(1) };
+        let selected = Selection::Ends { addresses: Vec::new(), port: Some(1) };
         for (pid, asked) in [(process::id(), 1), (1, 0)] {
             let survey = Survey::start(selected.clone(), false).unwrap();
             let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_question_that_is_open_at_the_end_has_waited_at_least_until_it_was_last_seen() {
         let _alone = alone();
-        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
         [0, 1].into_iter().for_each(&mut look);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_question_whose_socket_is_gone_since_the_last_look_is_over() {
         let _alone = alone();
-        let mut survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let mut survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", DOMAIN)).unwrap();
         eventually("the socket is listed", || {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
         let _alone = alone();
-        let survey = Survey::start(Selected::Process(process::id()), false).unwrap();
+        let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
         let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

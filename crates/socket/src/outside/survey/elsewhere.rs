@@ -6,7 +6,7 @@ use dwell_engine::layers::Ends;
 
 use super::{
     super::{Error, diag::Diag, namespace, processes::Processes},
-    MAX_NAMESPACES, Selected,
+    MAX_NAMESPACES, Selection,
 };
 
 /// A listener at the port of a target, and connections of it in another network namespace.
@@ -29,7 +29,7 @@ pub struct OtherNamespace {
     pub connections: u64,
 }
 
-impl Selected {
+impl Selection {
     /// Looks for a listener, and into other network namespaces as far as that is allowed. Finds nothing for a target of processes,
     /// which is looked at where they are.
     pub fn elsewhere(&self) -> Elsewhere {
@@ -74,7 +74,7 @@ impl Selected {
 
     /// Whether connections of the target may be to this listener. One at all addresses says nothing of another host.
     fn may_be_served_at(&self, listener: &Ends) -> bool {
-        let Selected::Ends { addresses, port: Some(port) } = self else {
+        let Selection::Ends { addresses, port: Some(port) } = self else {
             return false;
         };
         let is_here = addresses.is_empty() || addresses.iter().any(IpAddr::is_loopback);

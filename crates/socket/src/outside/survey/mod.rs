@@ -74,7 +74,7 @@ const SEARCHES: Task = (Duration::from_millis(500), 0.0025);
 
 /// Whose connections are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selected {
+pub enum Selection {
     /// Connections of which one end has one of these addresses (any if there are none) and this port, in the network
     /// namespace of the thread that looks.
     Ends {
@@ -89,9 +89,9 @@ pub enum Selected {
     Cgroups(Vec<PathBuf>),
 }
 
-impl Selected {
+impl Selection {
     fn matches(&self, ends: &Ends) -> bool {
-        let Selected::Ends { addresses, port } = self else {
+        let Selection::Ends { addresses, port } = self else {
             return true;
         };
         [&ends.src, &ends.dst].into_iter().any(|end| {
@@ -102,14 +102,14 @@ impl Selected {
     /// Returns the only address and the port that the user named.
     fn server(&self) -> (Option<IpAddr>, Option<u16>) {
         match self {
-            Selected::Ends { addresses, port } => (addresses.first().copied().filter(|_| addresses.len() == 1), *port),
-            Selected::Process(_) | Selected::Cgroups(_) => (None, None),
+            Selection::Ends { addresses, port } => (addresses.first().copied().filter(|_| addresses.len() == 1), *port),
+            Selection::Process(_) | Selection::Cgroups(_) => (None, None),
         }
     }
 
     /// Whether sockets belong to the target by their processes, and not by their ends.
     fn is_of_processes(&self) -> bool {
-        !matches!(self, Selected::Ends { .. })
+        !matches!(self, Selection::Ends { .. })
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Survey {
 
 /// The target, and the processes that have its sockets.
 struct Wanted {
-    selected: Selected,
+    selected: Selection,
     processes: Processes,
     /// By the inode of the socket, which is one of the whole host.
     owners: HashMap<u32, Owner>,
@@ -186,13 +186,13 @@ impl Survey {
     /// # Errors
     ///
     /// If the kernel does not report its sockets, or the process or the cgroup cannot be watched.
-    pub fn start(selected: Selected, has_labels: bool) -> Result<Survey, Error> {
+    pub fn start(selected: Selection, has_labels: bool) -> Result<Survey, Error> {
         let processes = match &selected {
-            Selected::Process(pid) => {
+            Selection::Process(pid) => {
                 Scope::Tree(*pid).check_readable()?;
                 Processes::new(Scope::Tree(*pid))
             }
-            Selected::Cgroups(paths) => {
+            Selection::Cgroups(paths) => {
                 let path = || paths.first().cloned().unwrap_or_default();
                 let members = namespace::members_of(paths).map_err(|io| Error::Cgroup { path: path(), io })?;
                 if members.is_empty() {
@@ -200,7 +200,7 @@ impl Survey {
                 }
                 Processes::of_cgroups(paths.clone(), None)
             }
-            Selected::Ends { .. } => Processes::of_all(),
+            Selection::Ends { .. } => Processes::of_all(),
         };
         let mut survey = Survey {
             target: Wanted {
@@ -338,9 +338,9 @@ impl Survey {
 
     fn is_over(&self) -> bool {
         match &self.target.selected {
-            Selected::Ends { .. } => false,
-            Selected::Process(_) => self.target.processes.has_ended(),
-            Selected::Cgroups(paths) => !paths.iter().any(|path| path.join("cgroup.procs").exists()),
+            Selection::Ends { .. } => false,
+            Selection::Process(_) => self.target.processes.has_ended(),
+            Selection::Cgroups(paths) => !paths.iter().any(|path| path.join("cgroup.procs").exists()),
         }
     }
 
@@ -358,7 +358,7 @@ impl Survey {
     pub fn evidence(mut self, name: &str) -> Evidence {
         let has_ended = match &self.target.selected {
             // A cgroup may outlive its processes.
-            Selected::Cgroups(paths) => namespace::members_of(paths).map_or(true, |members| members.is_empty()),
+            Selection::Cgroups(paths) => namespace::members_of(paths).map_or(true, |members| members.is_empty()),
             _ => self.is_over() && !self.may_end,
         };
         // Those of a target that has ended are over.
@@ -415,7 +415,7 @@ impl Survey {
         evidence.is_of_processes = self.target.selected.is_of_processes();
         evidence.take_out_upstream();
         let owner = evidence.busiest_process().or(match self.target.selected {
-            Selected::Process(pid) => Some(pid),
+            Selection::Process(pid) => Some(pid),
             _ => self.datagrams.owner(),
         });
         evidence.target.pid = owner;

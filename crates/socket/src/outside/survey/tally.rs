@@ -5,7 +5,7 @@ use std::mem;
 use dwell_engine::{
     labels::asks_for_tls,
     roles::Role,
-    why::{Connection, Counted, Evidence, Key},
+    why::{Connection, CountKind, Evidence, Key},
 };
 
 use super::connections::Followed;
@@ -30,9 +30,9 @@ impl Tally {
     /// first of a connection may have been the beginning of TLS's handshake.
     pub(super) fn answer(&mut self, followed: &mut Followed, requests: &Requests, answered_ns: Option<u64>) {
         let counts = match followed.counted {
-            Counted::Whole => true,
-            Counted::WithPeer => followed.role == Role::Server,
-            Counted::Upstream => false,
+            CountKind::Whole => true,
+            CountKind::WithPeer => followed.role == Role::Server,
+            CountKind::Upstream => false,
         };
         let Some(ns) = answered_ns.filter(|_| counts) else {
             return;
@@ -71,7 +71,7 @@ impl Tally {
     }
 
     /// Adds what a connection has shown in the panel, which it may have joined before.
-    fn add_closely(&mut self, closely: &Connection, key: Key, counted: Counted, was_in_panel: &mut bool) {
+    fn add_closely(&mut self, closely: &Connection, key: Key, counted: CountKind, was_in_panel: &mut bool) {
         let of_role = &mut self.panel[usize::from(key.role == Role::Client)];
         *was_in_panel |= of_role.add_polls(closely, key, counted, !*was_in_panel);
     }
@@ -114,7 +114,7 @@ mod tests {
                     for poll in 1..polls {
                         closely.observe(&reading(poll * 250_000_000));
                     }
-                    tally.add_closely(&closely, key, Counted::Whole, &mut was_in_panel);
+                    tally.add_closely(&closely, key, CountKind::Whole, &mut was_in_panel);
                 }
             }
         }
@@ -139,12 +139,12 @@ mod tests {
         let key = |role| Key { peer: [192, 0, 2, 1].into(), port: 80, role, pid: Some(7), seen_from: None };
         let (client, upstream) = (polled(Role::Server), polled(Role::Client));
         let mut tally = Tally::default();
-        tally.by_chance.add(&upstream, key(Role::Client), Counted::Upstream);
+        tally.by_chance.add(&upstream, key(Role::Client), CountKind::Upstream);
         assert!(tally.closer().is_none(), "there is no panel");
-        tally.add_closely(&client, key(Role::Server), Counted::Whole, &mut false);
+        tally.add_closely(&client, key(Role::Server), CountKind::Whole, &mut false);
         let closer = tally.closer().unwrap();
         let counted: Vec<_> = closer.groups.iter().map(|group| (group.counted, group.connections)).collect();
-        assert_eq!(counted, [(Counted::Whole, 1), (Counted::Upstream, 1)]);
+        assert_eq!(counted, [(CountKind::Whole, 1), (CountKind::Upstream, 1)]);
         assert_eq!(closer.connections, 1);
     }
 }

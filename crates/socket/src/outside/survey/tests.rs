@@ -20,7 +20,7 @@ fn a_look_keeps_to_its_budget_with_the_time_that_sleeping_takes() {
         }
     });
     thread::spawn(move || while client.write_all(&[0; 100]).is_ok() && client.read_exact(&mut [0; 100]).is_ok() {});
-    let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
+    let mut survey = Survey::start(Selection::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
     let (start_ns, start_used_ns) = (monotonic_ns(), thread_cpu_ns());
     let mut dearest_ns = 0;
     while monotonic_ns() - start_ns < 3_000_000_000 {
@@ -67,7 +67,7 @@ fn a_service_that_is_slow_on_many_connections_is_found_by_a_panel_of_them() {
         });
     }
     let look = |seconds: u64| {
-        let mut survey = Survey::start(Selected::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
+        let mut survey = Survey::start(Selection::Ends { addresses: Vec::new(), port: Some(port) }, false).unwrap();
         let start_ns = monotonic_ns();
         while monotonic_ns() - start_ns < seconds * 1_000_000_000 {
             let due_ns = survey.poll().unwrap();
@@ -98,7 +98,7 @@ fn a_connection_that_is_still_being_opened_at_the_end_has_taken_no_longer_than_t
     let address = listener.local_addr().unwrap();
     let _queued = TcpStream::connect(address).unwrap();
     thread::spawn(move || TcpStream::connect_timeout(&address, Duration::from_secs(60)));
-    let selected = Selected::Ends { addresses: Vec::new(), port: Some(address.port()) };
+    let selected = Selection::Ends { addresses: Vec::new(), port: Some(address.port()) };
     let mut survey = Survey::start(selected, false).unwrap();
     let start_ns = monotonic_ns();
     while !survey.namespaces.values().any(Connections::is_opening) {
@@ -114,7 +114,7 @@ fn a_connection_that_is_still_being_opened_at_the_end_has_taken_no_longer_than_t
 #[test]
 fn the_end_of_a_process_is_noticed_also_while_looks_at_others_are_put_off() {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let mut survey = Survey::start(Selected::Process(child.id()), false).unwrap();
+    let mut survey = Survey::start(Selection::Process(child.id()), false).unwrap();
     survey.looks.record(monotonic_ns(), u64::MAX);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -130,7 +130,7 @@ fn the_end_of_a_process_is_noticed_also_while_looks_at_others_are_put_off() {
 #[test]
 fn a_namespace_that_was_entered_in_the_end_is_not_told_as_unseen() {
     let own = namespace::number_of("thread-self").unwrap();
-    let mut survey = Survey::start(Selected::Process(std::process::id()), false).unwrap();
+    let mut survey = Survey::start(Selection::Process(std::process::id()), false).unwrap();
     survey.namespaces.clear();
     survey.inaccessible.insert(own, 1);
     survey.find_namespaces().unwrap();

@@ -56,7 +56,7 @@ fn rows(mut each: impl FnMut(Row<'_>)) {
                 rx_host: None,
                 flow,
                 rx_flow: flow.map(|Ends { src, dst }| Ends { src: dst, dst: src }),
-                leg: PathSegment::EndToEnd,
+                segment: PathSegment::EndToEnd,
                 resent: false,
                 method: PathMethod::Matched,
                 histogram: &histogram,

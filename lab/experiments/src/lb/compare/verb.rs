@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::ValueEnum;
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use dwell_testbed::signals::Signals;
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Compare) -> Result<Exit, Failure> {
         if args.balancers.is_empty() || args.balancers.contains(&Family::of(contender)) {
             match obstacle(&scene.star, contender)? {
                 Some(why) => {
-                    tell(format_args!("left out: {}: {why}", contender.name()));
+                    log(format_args!("left out: {}: {why}", contender.name()));
                     left_out.push(format!("{:<21}not run: {why}", contender.name()));
                 }
                 None => contenders.push(contender),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use serde::Serialize;
 
 use super::{
@@ -101,7 +101,7 @@ const COLUMNS: Columns<7> =
 pub fn run(args: &Several) -> Result<Exit, Failure> {
     let format = args.common.format;
     let programs = args.common.programs()?;
-    tell(format_args!("{} connections, {:?} per run", args.connections, args.duration));
+    log(format_args!("{} connections, {:?} per run", args.connections, args.duration));
     format.say(&COLUMNS.heading())?;
     let mut broken = Vec::new();
     let mut went_on = 0;

@@ -8,7 +8,7 @@ use clap::{Subcommand, builder::PossibleValuesParser};
 use dwell_app::{
     Exit,
     args::{nanos, positive_duration},
-    tell::tell,
+    log::log,
 };
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ impl Runs<'_> {
             [] => self.scenario.loads(),
             loads => loads,
         };
-        tell(self.heading());
+        log(self.heading());
         self.args.common.format.say(&COLUMNS.heading())?;
         for load in loads {
             for run in 0..self.args.runs {

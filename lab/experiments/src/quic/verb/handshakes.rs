@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use dwell_app::{Exit, args::duration, tell::tell};
+use dwell_app::{Exit, args::duration, log::log};
 use dwell_testbed::Emulation;
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ impl Handshakes {
                     rounds: self.rounds as usize,
                 };
                 let title = format!("{}, round trip {rtt:?}", certificate.name());
-                tell(&title);
+                log(&title);
                 self.format.say(&COLUMNS.heading())?;
                 let runs = quic::handshakes(&options, Emulation::Process(lab.clone()))?;
                 for clients in &options.simultaneous {

@@ -340,7 +340,7 @@ impl Run<'_> {
             self.request(now, request.connection);
         } else if let Some(mut connection) = self.connections.remove(&request.connection) {
             self.open[at] -= 1;
-            self.tell(request.connection, &mut connection);
+            self.report(request.connection, &mut connection);
         }
     }
 
@@ -361,7 +361,7 @@ impl Run<'_> {
     }
 
     /// Reports what a connection did since the last report, if it is measured.
-    fn tell(&mut self, number: u32, connection: &mut Connection) {
+    fn report(&mut self, number: u32, connection: &mut Connection) {
         let (requests, answers) = (connection.requests, std::mem::take(&mut connection.answers));
         connection.requests = 0;
         // Servers are drawn, so that every n-th connection is a random one of each.
@@ -392,7 +392,7 @@ impl Run<'_> {
                 let age = Duration::from_secs_f64(now - sent);
                 pending[connection.server].add(client(number), nanos(age));
             }
-            self.tell(number, connection);
+            self.report(number, connection);
         }
         self.connections = connections;
         let state = |(real, (active, pending)): (usize, (&u64, Pending))| BackendState {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_app::{Exit, progress::Bar, stop::Stop, tell::tell};
+use dwell_app::{Exit, log::log, progress::Bar, stop::Stop};
 use dwell_sim::report::table;
 use serde::Serialize;
 
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     ];
     args.format.say(&table(&heading, &rows))?;
     if stop.is_asked() {
-        tell("stopped: settings without figures were not simulated");
+        log("stopped: settings without figures were not simulated");
         return Ok(Exit::Incomplete);
     }
     goals.iter().try_for_each(|goal| args.format.say(&goal.line()))?;

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use clap::builder::PossibleValuesParser;
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use dwell_testbed::{QueueStatistics, Statistics, Trace};
 use serde::Serialize;
 
@@ -119,7 +119,7 @@ impl Socket {
         let lack = |scenario: &Scenario| scenario.missing_requirement();
         let selection = select(&self.scenarios, trace.as_ref(), lack)?;
         for (reason, names) in selection.skipped {
-            tell(format_args!("{}: skipped: {reason}", names.join(", ")));
+            log(format_args!("{}: skipped: {reason}", names.join(", ")));
         }
         Ok(selection.scenarios)
     }
@@ -184,7 +184,7 @@ impl Bench<'_> {
         fs::create_dir(&folder)
             .with_context(|| format!("make the folder {}", folder.display()))
             .map_err(Failure::usage)?;
-        tell(format_args!("{}: {}, {:?}: {label}", scenario.name, scenario.about, self.args.duration));
+        log(format_args!("{}: {}, {:?}: {label}", scenario.name, scenario.about, self.args.duration));
         let outcome = crate::socket::run(&Options {
             scenario: scenario.clone(),
             setting,
@@ -195,13 +195,13 @@ impl Bench<'_> {
             folder: folder.clone(),
         })?;
         for line in &outcome.messages {
-            tell(line);
+            log(line);
         }
         if let Some(queues) = &outcome.queues {
-            tell(describe(queues));
+            log(describe(queues));
         }
         if outcome.truth.lost > 0 {
-            tell(format_args!("{} stamped bytes are missing in the truth", outcome.truth.lost));
+            log(format_args!("{} stamped bytes are missing in the truth", outcome.truth.lost));
         }
         if self.args.keep.is_none() {
             // The stamps of a run are large; the whole folder is removed at the end in any case.
@@ -219,7 +219,7 @@ impl Bench<'_> {
         fs::write(&file, picture)
             .with_context(|| format!("write {}", file.display()))
             .map_err(|error| Failure::new(Exit::Host, error))?;
-        tell(format_args!("wrote {}", file.display()));
+        log(format_args!("wrote {}", file.display()));
         Ok(())
     }
 

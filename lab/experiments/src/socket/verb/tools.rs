@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use serde::Serialize;
 
 use super::{Format, SCHEMA};
@@ -48,7 +48,7 @@ struct Object<'a> {
 }
 
 pub(super) fn run(args: &Tools) -> Result<Exit, Failure> {
-    tell(format_args!(
+    log(format_args!(
         "10 Mbit/s, round trips of 50 ms, 400 ms of queue; {:?} with a bulk flow, then iperf3 by itself",
         args.duration
     ));

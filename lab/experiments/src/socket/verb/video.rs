@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
-use dwell_app::{Exit, args::positive_duration, tell::tell};
+use dwell_app::{Exit, args::positive_duration, log::log};
 use serde::Serialize;
 
 use super::{Format, SCHEMA, judge, percent, queue};
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Video) -> Result<Exit, Failure> {
         for server in Server::ALL {
             let outcome = video::run(&Options::behind(behind, server, args.duration, &programs))?;
             if let Some(statistics) = &outcome.queue {
-                tell(format_args!("{}, {}: {}", behind.name(), server.name(), queue(statistics)));
+                log(format_args!("{}, {}: {}", behind.name(), server.name(), queue(statistics)));
             }
             let object = Object::of(behind, server, &outcome);
             args.format.print(&object, || object.line())?;
@@ -109,7 +109,7 @@ fn select(requested: &[String], lack: impl Fn(Queue) -> Option<String>) -> Resul
         }
         match lack(queue) {
             None => selected.push(queue),
-            Some(lack) if requested.is_empty() => tell(format_args!("{name}: skipped: {lack}")),
+            Some(lack) if requested.is_empty() => log(format_args!("{name}: skipped: {lack}")),
             Some(lack) => {
                 let error = anyhow!("cannot send a video behind {name}: {lack}");
                 return Err(Failure::new(Exit::Host, error));

@@ -12,7 +12,7 @@ use clap::{ValueEnum, builder::PossibleValue};
 use dwell_app::{
     Exit,
     args::{positive_duration, sample_bytes},
-    tell::tell,
+    log::log,
 };
 use dwell_engine::layers::{PathSegment, Segment};
 use dwell_records::{Latency, Output, PathTable, Record, Sink, Source, entry};
@@ -96,7 +96,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
         let kernel = match scenario.is_emulated().then(kernel).transpose() {
             Ok(kernel) => kernel,
             Err(lack) if args.scenarios.is_empty() => {
-                tell(format_args!("{}: skipped: {lack}", scenario.name()));
+                log(format_args!("{}: skipped: {lack}", scenario.name()));
                 continue;
             }
             Err(lack) => {
@@ -112,7 +112,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
                 store.display()
             )));
         }
-        tell(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.duration));
+        log(format_args!("{}: {}, {:?}", scenario.name(), scenario.about(), args.duration));
         let outcome = super::run(&Options {
             scenario,
             time: args.duration,
@@ -190,14 +190,14 @@ fn report(scenario: Scenario, args: &Stack, store: &Path, outcome: &Outcome) -> 
         say(&format!("the link emulator:\n{report}"))?;
     }
     for line in outcome.messages.iter().filter(|line| !is_expected(line)) {
-        tell(line);
+        log(line);
     }
     Ok(Goal::exit(&goals) == Exit::Done)
 }
 
 /// A table of the first flows with the means of their longest segments.
 fn flows(paths: &StoredPaths, outcome: &Outcome) -> String {
-    let legs = [
+    let segments = [
         PathSegment::Host(Segment::SocketTcp),
         PathSegment::Host(Segment::IpDriver),
         PathSegment::Network,
@@ -206,7 +206,7 @@ fn flows(paths: &StoredPaths, outcome: &Outcome) -> String {
         PathSegment::EndToEnd,
     ];
     let mut heading = vec!["flow (means)", "count"];
-    heading.extend(legs.iter().map(|leg| leg.name()));
+    heading.extend(segments.iter().map(|segment| segment.name()));
     let mut rows = Vec::new();
     for (flow, application) in outcome.flows.iter().take(PRINTED_FLOWS) {
         let Some(path) = paths.to_port(application.port) else {
@@ -214,8 +214,8 @@ fn flows(paths: &StoredPaths, outcome: &Outcome) -> String {
         };
         let mut row = vec![format!("port {} {}", application.port, flow.about()).trim_end().to_owned()];
         row.push(path.segment(PathSegment::EndToEnd).count().to_string());
-        row.extend(legs.iter().map(|leg| {
-            let mean = path.segment(*leg).mean_ns();
+        row.extend(segments.iter().map(|segment| {
+            let mean = path.segment(*segment).mean_ns();
             mean.map_or("-".to_owned(), |ns| Latency(ns).to_string().trim().to_owned())
         }));
         rows.push(row);
@@ -241,6 +241,6 @@ fn page(store: &Path) -> Result<(), Failure> {
     if !done.success() {
         return Err(Failure::new(Exit::Incomplete, anyhow::anyhow!("dwell report could not write {}", page.display())));
     }
-    tell(format_args!("wrote {} and {}", store.display(), page.display()));
+    log(format_args!("wrote {} and {}", store.display(), page.display()));
     Ok(())
 }

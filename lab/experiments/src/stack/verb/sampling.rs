@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_app::{Exit, tell::tell};
+use dwell_app::{Exit, log::log};
 use dwell_engine::layers::{Config, Segment};
 use dwell_probes::{
     count_run_times,
@@ -54,7 +54,7 @@ pub fn run(time: Duration) -> Result<Exit, Failure> {
     let listener = pair.right.enter(|| TcpListener::bind(address))?.map_err(io)?;
     let client = pair.left.enter(|| TcpStream::connect(address))?.map_err(io)?;
     let (server, _) = listener.accept().map_err(io)?;
-    tell(format_args!("a flow of 1 Gbit/s, {time:?} at each size"));
+    log(format_args!("a flow of 1 Gbit/s, {time:?} at each size"));
     say(&format!(
         "{:>10}{:>16}{:>16}{:>16}{:>16}",
         "1 byte in", "sent, a second", "read, a second", "sender, 1 CPU", "receiver, 1 CPU"

@@ -15,7 +15,7 @@ use dwell_socket::{
 
 pub use self::stored::StoredNames;
 use self::{responses::Responses, stored::StoreFile};
-use super::{Args, shown::Shown};
+use super::{Args, shown::Screenful};
 use crate::{
     exit::{Exit, Failure},
     source::{clock, host_name},
@@ -26,7 +26,7 @@ const TCP: Protocol = Protocol(6);
 /// Sources of flows, and what they have shown.
 pub struct Sources {
     from: From,
-    pub shown: Shown,
+    pub shown: Screenful,
     /// What is not watched, for people to read.
     pub notice: Option<String>,
 }
@@ -48,14 +48,14 @@ impl Sources {
             true => Responses::attach(args, &filter),
             false => (None, None),
         };
-        let shown = Shown::new(args.settings(), filter, &args.names, source)?;
+        let shown = Screenful::new(args.settings(), filter, &args.names, source)?;
         let mut sources = Sources { from: From::Host(census, responses.map(Box::new)), shown, notice };
         sources.find_processes()?;
         Ok(sources)
     }
 
     /// Shows the flows of a capture that was read.
-    pub fn of_capture(shown: Shown) -> Sources {
+    pub fn of_capture(shown: Screenful) -> Sources {
         Sources { from: From::Capture, shown, notice: None }
     }
 

@@ -16,15 +16,20 @@ use dwell_records::Source;
 use super::responses::believed;
 use crate::{
     args::nanos,
-    cmd::top::{Args, shown::Shown},
+    cmd::top::{Args, shown::Screenful},
     exit::{Exit, Failure},
     source::{Capture, NoInput, interrupted},
     stop::Stop,
 };
 
 /// Reads a capture to its end, or until a signal arrives. Returns its flows, and the exit status of the run.
-pub fn read(args: &Args, path: &Path, filter: &Filter, stop: &Stop) -> Result<(Shown, Result<Exit, Failure>), Failure> {
-    let mut shown = Shown::new(args.settings(), filter.clone(), &args.names, Source::default())?;
+pub fn read(
+    args: &Args,
+    path: &Path,
+    filter: &Filter,
+    stop: &Stop,
+) -> Result<(Screenful, Result<Exit, Failure>), Failure> {
+    let mut shown = Screenful::new(args.settings(), filter.clone(), &args.names, Source::default())?;
     // Neither the standard input nor another pipe has anything left.
     shown.path = path.is_file().then(|| path.to_owned());
     let mut replay = Replay::new(args, filter);
@@ -76,7 +81,7 @@ impl Replay {
         }
     }
 
-    fn observe(&mut self, packet: &Observation<'_>, shown: &mut Shown) {
+    fn observe(&mut self, packet: &Observation<'_>, shown: &mut Screenful) {
         let now_ns = packet.time_ns;
         if self.last_ns.is_none() {
             shown.end_interval(now_ns);
@@ -92,7 +97,7 @@ impl Replay {
         self.rtt.observe(packet, |event| measure(&event, table));
     }
 
-    fn finish(&mut self, shown: &mut Shown) {
+    fn finish(&mut self, shown: &mut Screenful) {
         if let Some(last_ns) = self.last_ns {
             self.response.finish(last_ns, |record| respond(&record, &self.config, last_ns, &mut shown.table));
             self.rtt.finish(last_ns, |event| measure(&event, &mut shown.table));

@@ -20,7 +20,7 @@ use dwell_store::{Address, LastKind, LastLatency, Reader};
 
 use crate::{
     args::nanos,
-    cmd::top::{Args, shown::Shown},
+    cmd::top::{Args, shown::Screenful},
     exit::Failure,
     stored::unusable,
 };
@@ -91,11 +91,11 @@ impl StoreFile {
     /// # Errors
     ///
     /// If it cannot be read, or is not a store.
-    pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Shown), Failure> {
+    pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Screenful), Failure> {
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!("--store is an SQLite file here: a ClickHouse server cannot be read")));
         }
-        let mut shown = Shown::of_store(args.settings(), filter, &args.names, Source::default())?;
+        let mut shown = Screenful::of_store(args.settings(), filter, &args.names, Source::default())?;
         shown.path = Some(path.to_owned());
         let length_ns = args.interval.map(|interval| nanos(interval).cast_signed());
         let mut file = StoreFile { path: path.to_owned(), length_ns, shown_ns: [None; 2] };
@@ -108,7 +108,7 @@ impl StoreFile {
     /// # Errors
     ///
     /// As [`StoreFile::update`].
-    pub fn read_again(&mut self, shown: &mut Shown) -> Result<(), Failure> {
+    pub fn read_again(&mut self, shown: &mut Screenful) -> Result<(), Failure> {
         self.shown_ns[0] = None;
         self.update(shown)
     }
@@ -118,7 +118,7 @@ impl StoreFile {
     /// # Errors
     ///
     /// If the store cannot be read.
-    pub fn update(&mut self, shown: &mut Shown) -> Result<(), Failure> {
+    pub fn update(&mut self, shown: &mut Screenful) -> Result<(), Failure> {
         // A reader sees the store as it was when it was opened.
         let store = Reader::open(&self.path).map_err(unusable)?;
         let now_ns = realtime_ns().cast_signed();
@@ -140,7 +140,7 @@ impl StoreFile {
     }
 }
 
-fn add(shown: &mut Shown, latency: &LastLatency) {
+fn add(shown: &mut Screenful, latency: &LastLatency) {
     if !shown.admits(&latency.ends, latency.protocol) {
         return;
     }

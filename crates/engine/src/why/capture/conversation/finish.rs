@@ -24,7 +24,7 @@ impl Conversation {
         let is_whole = self.set_up.syn_ns.is_some();
         let knows = self.reach.map(|reach| match (is_whole, reach.bare_ns.is_some()) {
             (true, _) => Known::Whole,
-            (false, true) => Known::Way,
+            (false, true) => Known::Path,
             (false, false) => Known::Nothing,
         });
         let own = self.senders[local].finish(last_ns, paths[local], knows[local]);
@@ -41,8 +41,8 @@ impl Conversation {
             idle_ns += late_ns;
         }
         let all_ns = last_ns.saturating_sub(self.start_ns) as f64;
-        let way = self.unknown_way();
-        let beyond = way.map(|way| self.beyond_way(way, role, &mut times, &mut idle_ns));
+        let way = self.unknown_path();
+        let beyond = way.map(|way| self.beyond_path(way, role, &mut times, &mut idle_ns));
         let is_one_way = self.is_one_way();
         if is_one_way || self.lacks_packets() {
             // What passed meanwhile is not known.
@@ -130,7 +130,7 @@ impl Conversation {
 
     /// Of connections that lack their handshake, the way to the server and back: at least, and at most. An answer may have
     /// waited for the service, and an acknowledgement for the timer of the receiver. `None` if nobody waits for answers.
-    fn unknown_way(&self) -> Option<(u64, u64)> {
+    fn unknown_path(&self) -> Option<(u64, u64)> {
         /// What the work of a service, or the way to it, must take to matter.
         const LEAST_NS: f64 = 5e6;
         let server = &self.reach[1 - self.client];
@@ -140,7 +140,7 @@ impl Conversation {
 
     /// Divides the time of requests whose way is not known: what all took may be the way or the service, and what they took
     /// longer is the service. Returns the latter.
-    fn beyond_way(&self, way: (u64, u64), role: Role, times: &mut Times, idle_ns: &mut f64) -> Silences {
+    fn beyond_path(&self, way: (u64, u64), role: Role, times: &mut Times, idle_ns: &mut f64) -> Silences {
         let turns = self.turns[self.client];
         let [least_ns, most_ns] = [way.0, way.1].map(|ns| (ns * turns.count).min(turns.sum_ns));
         // A message that was lost was no work.

@@ -42,8 +42,8 @@ impl Sender {
             _ if is_queued => Limit::Queue,
             Known::Whole => self.flights.limit(true),
             // Bursts may be of a queue.
-            Known::Way if self.queued_ns > 0 && self.flights.limit(true) == Limit::Application => Limit::Unknown,
-            Known::Way => self.flights.limit(self.rested > 0),
+            Known::Path if self.queued_ns > 0 && self.flights.limit(true) == Limit::Application => Limit::Unknown,
+            Known::Path => self.flights.limit(self.rested > 0),
             // An application that pauses loses nothing.
             Known::Nothing if self.figures.again > 0 => Limit::Congestion,
             Known::Nothing => Limit::Unknown,

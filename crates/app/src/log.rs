@@ -16,7 +16,7 @@ use dwell_engine::labels::is_harmless;
 
 /// Writes one line that begins with the program's name, as it was called. Characters that names of others may have, and a terminal
 /// would obey, are replaced.
-pub fn tell(words: impl Display) {
+pub fn log(words: impl Display) {
     show(format_args!("{}: {}\n", program(), printable(words)));
 }
 
@@ -25,7 +25,7 @@ pub fn tell(words: impl Display) {
 pub fn alarm(words: impl Display) {
     const STYLE: Style = AnsiColor::Red.on_default();
     match AutoStream::choice(&stderr()) {
-        ColorChoice::Never => tell(words),
+        ColorChoice::Never => log(words),
         _ => show(format_args!("{}: {STYLE}{}{STYLE:#}\n", program(), printable(words))),
     }
 }
