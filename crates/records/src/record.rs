@@ -352,6 +352,7 @@ impl Status {
     pub fn of_packets(verb: Verb, time_ns: Option<u64>, last: bool, counters: &Counters, cost: Cost) -> Status {
         let named = Counter::ALL.into_iter().map(|counter| (Cow::Borrowed(counter.name()), counters.get(counter)));
         let lost = counters.get(Counter::EventsLost);
+        let cost = cost.over(counters.get(Counter::Packets));
         Status { verb, time_ns, last, lost, cost, counters: named.collect(), verdict: None }
     }
 }
@@ -406,7 +407,7 @@ pub enum Verb {
 }
 
 /// The processor time that dwell used since it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "cost")]
 pub struct Cost {
     /// Processor time of the process, in user and kernel mode.
@@ -415,6 +416,19 @@ pub struct Cost {
     pub bpf_ns: Option<u64>,
     /// How often they ran. Null unless the sysctl `kernel.bpf_stats_enabled` is set.
     pub bpf_runs: Option<u64>,
+    /// `cpu_ns` for each packet that passed. Null where the verb counts no packets, and before the first.
+    pub cpu_ns_per_packet: Option<f64>,
+    /// `bpf_ns` for each packet that passed. Null where the verb counts no packets, and before the first.
+    pub bpf_ns_per_packet: Option<f64>,
+}
+
+impl Cost {
+    /// Divides by the packets that passed.
+    pub(crate) fn over(self, packets: u64) -> Cost {
+        let each =
+            |ns: Option<u64>| ns.filter(|_| packets > 0).map(|ns| (ns as f64 / packets as f64 * 10.0).round() / 10.0);
+        Cost { cpu_ns_per_packet: each(self.cpu_ns), bpf_ns_per_packet: each(self.bpf_ns), ..self }
+    }
 }
 
 /// The figures of a distribution, in nanoseconds. Count, minimum, maximum and mean (rounded down) are exact; quantiles

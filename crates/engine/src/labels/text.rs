@@ -42,9 +42,9 @@ pub fn harmless(text: &str) -> String {
     text.replace(|character| !is_harmless(character), "\u{fffd}")
 }
 
-/// Returns the beginning of the first line of a stranger's text, at most `longest` characters, as a terminal may be given it.
+/// Returns at most the first `longest` characters of a stranger's text, as a terminal may be given them.
 pub fn excerpt(text: &str, longest: usize) -> String {
-    harmless(&text.lines().next().unwrap_or_default().chars().take(longest).collect::<String>())
+    harmless(&text.chars().take(longest).collect::<String>())
 }
 
 /// Returns false of characters that would move a terminal's cursor, change its state or the order of its text, or that are

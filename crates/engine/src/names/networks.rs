@@ -12,13 +12,15 @@ use std::{
 
 use thiserror::Error;
 
-use crate::labels::harmless;
+use crate::labels::{excerpt, harmless};
 
 /// Ranges that a table may have: with 16 bytes of one of IPv4 and 48 of IPv6, at most 48 MB, and twice that if all overlap.
 const MAX_RANGES: usize = 1_000_000;
 /// Autonomous systems that may have a name, and the bytes that are kept of each name. The world has some 80,000.
 const MAX_NAMES: usize = 200_000;
 const LONGEST_NAME: usize = 48;
+/// Characters of a field that an error shows.
+const SHOWN: usize = 40;
 const LONGEST_LINE: u64 = 1024;
 
 /// What is known of the network of an address.
@@ -163,7 +165,7 @@ impl Networks {
         let (start, end) = (address(field("START")?)?, address(field("END")?)?);
         let asn = field("AS number")?;
         let digits = asn.strip_prefix("AS").unwrap_or(asn);
-        let asn: u32 = digits.parse().map_err(|_| format!("'{}' is not an AS number", shown(asn)))?;
+        let asn: u32 = digits.parse().map_err(|_| format!("'{}' is not an AS number", excerpt(asn, SHOWN)))?;
         let country = field("country").ok().and_then(Country::parse);
         let name = field("AS name").ok();
         if asn == 0 && country.is_none() {
@@ -254,12 +256,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
         .or_else(|_| text.parse::<Ipv6Addr>().map(IpAddr::V6))
         .ok()
         .or_else(number)
-        .ok_or_else(|| format!("'{}' is not an IP address", shown(text)))
-}
-
-/// The beginning of a field, as an error may show it.
-fn shown(text: &str) -> String {
-    harmless(&text.chars().take(40).collect::<String>())
+        .ok_or_else(|| format!("'{}' is not an IP address", excerpt(text, SHOWN)))
 }
 
 #[cfg(test)]

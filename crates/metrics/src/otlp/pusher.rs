@@ -274,7 +274,7 @@ fn judge(response: &Response<Body>, body: &[u8]) -> Result<(), String> {
             Some(partial) if partial.rejected_data_points > 0 => Err(format!(
                 "the receiver refuses {} series: {}",
                 partial.rejected_data_points,
-                excerpt(&partial.error_message, SHOWN)
+                first_line(&partial.error_message)
             )),
             _ => Ok(()),
         };
@@ -283,12 +283,16 @@ fn judge(response: &Response<Body>, body: &[u8]) -> Result<(), String> {
         Ok(status) if is_protobuf => status.message,
         _ => String::from_utf8_lossy(body).into_owned(),
     };
-    let said = match excerpt(&said, SHOWN) {
+    let said = match first_line(&said) {
         line if line.is_empty() => String::new(),
         line => format!(": {line}"),
     };
     let hint = if status == 404 { "; look at the path of the URL" } else { "" };
     Err(format!("the receiver answers {status}{said}{hint}"))
+}
+
+fn first_line(text: &str) -> String {
+    excerpt(text.lines().next().unwrap_or_default(), SHOWN)
 }
 
 fn unix_ns() -> u64 {

@@ -211,7 +211,7 @@ pub(crate) fn status() -> Status {
         time_ns: None,
         last: true,
         lost: 7,
-        cost: Cost { cpu_ns: Some(5), ..Cost::default() },
+        cost: Cost { cpu_ns: Some(5), ..Cost::default() }.over(100),
         counters: vec![("packets".into(), 100), ("bytes".into(), 101)],
         verdict: None,
     }

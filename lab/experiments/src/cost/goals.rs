@@ -25,9 +25,9 @@ pub const MAX_CLOCK_ERROR_NS: u64 = 2_000;
 pub const MIN_CLOCK_WITHIN: f64 = 0.999;
 
 /// The least throughput, in percent of that without dwell, while every sample goes to user space.
-pub const MIN_LEFT_EVERY_SAMPLE: u32 = 93;
+pub const MIN_LEFT_EVERY_SAMPLE: f64 = 97.0;
 /// The least throughput, in percent of that without dwell, with one sample per flow every 100 ms, or in aggregate mode.
-pub const MIN_LEFT_LIMITED: u32 = 97;
+pub const MIN_LEFT_LIMITED: f64 = 98.5;
 
 /// How many times the cost of `dwell rtt` a peer's must be at least, at up to 10,000 flows and beyond.
 pub const RTT_TIMES: [f64; 2] = [3.0, 2.5];
@@ -48,6 +48,8 @@ pub const MAX_CID_NS: [f64; 2] = [40.0, 120.0];
 
 /// How many times as many packets per second of CPU time as tcptrace a replay must read.
 pub const REPLAY_TIMES: f64 = 5.0;
+/// How many times the CPU time of the same packets as pcap another format may take at most.
+pub const MAX_FORMAT_TIMES: f64 = 1.3;
 
 /// The least throughput with both ends stamped, in percent of that without, and with a budget of 1 % of the processors.
 pub const MIN_LEFT_STAMPED: f64 = 95.0;
@@ -138,11 +140,8 @@ pub fn clock(condition: &str, error_p99_ns: u64, within: f64, steps: usize) -> G
 }
 
 /// The throughput that is left while dwell watches, in percent of that without dwell.
-pub fn live(what: &str, left: f64, wanted: u32) -> Goal {
-    Goal::decided(
-        left >= f64::from(wanted),
-        format!("{what}: {left:.1} % is left per second, wanted: at least {wanted} %"),
-    )
+pub fn live(what: &str, left: f64, wanted: f64) -> Goal {
+    Goal::decided(left >= wanted, format!("{what}: {left:.1} % is left per second, wanted: at least {wanted} %"))
 }
 
 #[cfg(test)]

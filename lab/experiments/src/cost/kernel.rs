@@ -24,7 +24,7 @@ use etherparse::{PacketBuilder, TcpOptionElement};
 
 const ROUNDS: usize = 21;
 const PACKETS: u32 = 50_000;
-const FLOWS: [u32; 3] = [1, 10_000, 100_000];
+const FLOWS: [u32; 4] = [1, 10_000, 100_000, 1_000_000];
 const RESPONSE_FLOWS: [u32; 3] = [1, 1_000, 100_000];
 
 pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
@@ -117,7 +117,7 @@ fn print_losses(driver: &mut Driver) -> Result<()> {
 
 /// Measures a row. Its goal is a ratio to the peer, where both do the same.
 fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<Option<Goal>> {
-    let tested = Tested::Rtt(Probe::load(&row.options())?);
+    let tested = Tested::Rtt(Probe::load(&row.options(flows))?);
     let mut driver = Driver::new(tested, row.hook, row.rewrite, flows)?;
     let peer = peer.filter(|_| row.is_compared());
     let (above, of_peer) = rounds(&mut driver, &row.packet, flows, peer)?;
@@ -173,11 +173,11 @@ impl Row {
         self.hook == Hook::TcIngress && self.methods.len() > 1 && matches!(self.rewrite, Rewrite::Same | Rewrite::Pairs)
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, flows: u32) -> Options {
         let aggregate = self.mode == Mode::Aggregate;
         let config = Config {
             methods: self.methods.to_vec(),
-            max_flows: 100_000,
+            max_flows: flows.max(100_000),
             rate_limit: RateLimit::Interval(match self.mode {
                 Mode::Limited => 100_000_000,
                 Mode::Report | Mode::Aggregate => 0,

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use super::{
@@ -53,13 +54,14 @@ Memory: greatest resident size."
                 }
             }
         }
-        goals.push(print(flows, &contenders, &costs));
+        goals.extend(print(flows, &contenders, &costs));
     }
     Ok(goals)
 }
 
-/// Prints the table of a capture, and returns the goal: the first contender compared with tcptrace.
-fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Goal {
+/// Prints the table of a capture, and returns the goals: the first contender compared with tcptrace, and other formats compared
+/// with it.
+fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Vec<Goal> {
     println!("\n{flows} flows");
     println!(
         "{:<40}{:>10}{:>8}{:>8}{:>20}{:>12}{:>12}",
@@ -92,7 +94,19 @@ fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Goal {
     }
     let first = contenders.iter().zip(costs).next().map(|(contender, costs)| speed(contender, costs).1);
     let times = first.zip(of_tcptrace).map(|(first, tcptrace)| first / tcptrace);
-    goals::at_least(format!("replay, {flows} flows, the speed of tcptrace"), times, goals::REPLAY_TIMES, "times")
+    let mut goals = vec![goals::at_least(
+        format!("replay, {flows} flows, the speed of tcptrace"),
+        times,
+        goals::REPLAY_TIMES,
+        "times",
+    )];
+    for (format, _) in FORMATS {
+        let found = contenders.iter().zip(costs).find(|(contender, _)| contender.name == format);
+        let times = first.zip(found).map(|(first, (contender, costs))| first / speed(contender, costs).1);
+        let what = format!("{format}, {flows} flows, the CPU time of pcap");
+        goals.push(goals::at_most(what, times, goals::MAX_FORMAT_TIMES, "times"));
+    }
+    goals
 }
 
 struct Contender {
@@ -103,10 +117,37 @@ struct Contender {
     once: bool,
 }
 
+/// Other formats of the same packets: the name of the row, and the command that converts a capture to its output.
+const FORMATS: [(&str, &[&str]); 2] = [
+    ("dwell rtt --format none, pcapng", &["editcap", "-F", "pcapng"]),
+    ("dwell rtt --format none, gzip", &["gzip", "-c"]),
+];
+
+/// Converts a capture. `None` if the program is not installed.
+fn convert(capture: &Path, command: &[&str]) -> Result<Option<PathBuf>> {
+    let converted = PathBuf::from(format!("{}.{}", capture.display(), command[0]));
+    let Some(program) = installed(command[0]) else {
+        println!("{} is not installed: left out", command[0]);
+        return Ok(None);
+    };
+    let mut conversion = Command::new(program);
+    conversion.args(&command[1..]).arg(capture);
+    let status = match command[0] {
+        "editcap" => conversion.arg(&converted).status()?,
+        _ => conversion.stdout(File::create(&converted)?).status()?,
+    };
+    anyhow::ensure!(status.success(), "'{}' of {} failed: {status}", command[0], capture.display());
+    Ok(Some(converted))
+}
+
 const TCPTRACE: &str = "tcptrace -n -r -l";
 
 fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
     let mut contenders = Vec::new();
+    let mut formats = Vec::new();
+    for (name, command) in FORMATS {
+        formats.extend(convert(many, command)?.map(|path| (name, path.display().to_string())));
+    }
     let (many, few) = (many.display().to_string(), few.display().to_string());
     for (name, options) in [
         ("dwell rtt --format none", "--format none"),
@@ -118,6 +159,15 @@ fn contenders(many: &Path, few: &Path) -> Result<Vec<Contender>> {
             name,
             program: dwell()?,
             arguments: ["rtt", "-r", &many].into_iter().chain(options.split(' ')).map(str::to_owned).collect(),
+            packets: PACKETS,
+            once: false,
+        });
+    }
+    for (name, path) in formats {
+        contenders.push(Contender {
+            name,
+            program: dwell()?,
+            arguments: ["rtt", "-r", &path, "--format", "none"].map(str::to_owned).to_vec(),
             packets: PACKETS,
             once: false,
         });

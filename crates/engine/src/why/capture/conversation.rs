@@ -27,6 +27,10 @@ const MOSTLY: u64 = 4;
 pub(super) const TRANSFER_BYTES: u64 = 64 << 10;
 /// A capture that is nearer to an end was taken at its host.
 const AT_SENDER_NS: u64 = 200_000;
+/// A client that asks again, or closes, so soon after it can have the end of an answer has waited for it.
+const SOON_NS: u64 = 10_000_000;
+/// The longest silence within an answer that may be the server's work: who waits for longer is usually sent events.
+const LONGEST_WORK_NS: u64 = 10_000_000_000;
 /// Types of TLS's records.
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS_DATA: u8 = 0x17;
@@ -65,6 +69,9 @@ pub(super) struct Conversation {
     pub(super) quiet: [[Silences; 2]; 2],
     /// From the last data of an end to the first data of the other.
     pub(super) turns: [Silences; 2],
+    /// Silences of the server within answers that the client has waited for, and those of which that is not known yet.
+    within: Silences,
+    unsettled: Silences,
     pub(super) last_data_ns: u64,
     idle_ns: f64,
     requests: Turns,
@@ -138,6 +145,8 @@ impl Conversation {
             longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
             turns: [Silences::default(); 2],
+            within: Silences::default(),
+            unsettled: Silences::default(),
             last_data_ns: first.time_ns,
             idle_ns: 0.0,
             requests: Turns::default(),
@@ -246,6 +255,7 @@ impl Conversation {
         let mut turn_ns = None;
         if self.speaker != Some(side) {
             self.burst_bytes = 0;
+            self.settle_within(side);
             if self.speaker.is_some() {
                 let ns = self.last_ns.saturating_sub(self.last_data_ns);
                 self.turns[1 - side].add(ns);
@@ -433,6 +443,17 @@ impl Conversation {
         }
     }
 
+    /// Settles whether the client has waited within the last answer, once an end goes on or the client closes: it has if it does so
+    /// as soon as it has the answer.
+    pub(super) fn settle_within(&mut self, next: usize) {
+        let silences = std::mem::take(&mut self.unsettled);
+        let after_ns = self.last_ns.saturating_sub(self.last_data_ns);
+        match next == self.client && after_ns <= self.reach[next].base() + SOON_NS {
+            true => self.within.plus(&silences),
+            false => self.idle_ns += silences.sum_ns as f64,
+        }
+    }
+
     fn break_silence(&mut self, next: usize) {
         let ns = std::mem::take(&mut self.silence_ns);
         if ns == 0 {
@@ -441,6 +462,10 @@ impl Conversation {
         let longest_ns = longest_pause_ns(std::mem::take(&mut self.burst_bytes), self.longest_segment);
         match self.speaker {
             Some(speaker) if speaker != next || ns <= longest_ns => self.quiet[speaker][next].add(ns),
+            // It may have sent the head of its answer at once, and then gone to work.
+            Some(_) if next != self.client && self.turns[self.client].count > 0 && ns <= LONGEST_WORK_NS => {
+                self.unsettled.add(ns);
+            }
             _ => self.idle_ns += ns as f64,
         }
         self.goes_on |= next == self.client && self.speaker == Some(next);

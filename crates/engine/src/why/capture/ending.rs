@@ -26,6 +26,9 @@ impl Conversation {
         if self.phase == Phase::Opening && is_reset && side == server && self.packets[server] == 1 {
             self.ends_of_requests.refused = 1;
         }
+        if side == self.client {
+            self.settle_within(side);
+        }
         if side == self.client && !is_reset {
             // It has asked all that it wants to ask, and may still be answered.
             self.half_closed = self.half_closed.or_else(|| self.wait());

@@ -265,7 +265,7 @@ mod tests {
         let status = samples::status();
         let text = written(|format, out| format.write(&Record::Status(&status), &samples::source(), out));
         insta::assert_snapshot!(text, @r#"
-        {"type":"rtt.status","schema":"dwell/2","time":null,"host":"here","last":true,"lost":7,"cost":{"cpu_ns":5,"bpf_ns":null,"bpf_runs":null},"counters":{"bytes":101,"packets":100},"fail_if":null}
+        {"type":"rtt.status","schema":"dwell/2","time":null,"host":"here","last":true,"lost":7,"cost":{"cpu_ns":5,"bpf_ns":null,"bpf_runs":null,"cpu_ns_per_packet":0.1,"bpf_ns_per_packet":null},"counters":{"bytes":101,"packets":100},"fail_if":null}
         "#);
         for (verb, kind) in [(Verb::Response, "response.status"), (Verb::Lb, "lb.status")] {
             let status = Status { verb, ..status.clone() };

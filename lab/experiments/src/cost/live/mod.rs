@@ -30,10 +30,10 @@ struct Variant {
     name: &'static str,
     options: &'static [&'static str],
     /// The least throughput that it must leave, in percent.
-    goal: Option<u32>,
+    goal: Option<f64>,
 }
 
-const fn variant(name: &'static str, options: &'static [&'static str], goal: Option<u32>) -> Variant {
+const fn variant(name: &'static str, options: &'static [&'static str], goal: Option<f64>) -> Variant {
     Variant { name, options, goal }
 }
 

@@ -20,11 +20,11 @@ pub fn prepare(stage: &mut Stage) -> Result<()> {
 }
 
 pub fn before(stage: &mut Stage, step: usize) -> Result<&'static str> {
-    if step >= 5 {
+    if step >= 4 {
         stage.end("upload");
         let pid = stage.start("upload", "host", "iperf3 -c 203.0.113.10 -t 60")?;
         // The page's reader has one iperf3; here others may run beside it.
         stage.replace("$(pidof -s iperf3)", pid.to_string());
     }
-    Ok(if step == 6 { "gateway" } else { "host" })
+    Ok(if step == 5 { "gateway" } else { "host" })
 }

@@ -6,7 +6,7 @@ impl Conversation {
     /// Ends the observation. Returns the figures.
     pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
         self.give_up_half_closed();
-        self.idle_ns += self.silence_ns as f64;
+        self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
         if self.is_refused() {
             // Nothing was opened, and nobody waited.
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
@@ -77,8 +77,16 @@ impl Conversation {
             messages,
             busy_polls: figures.busy_ns / 1_000_000,
             closed_polls: figures.closed_ns / 1_000_000,
-            service: if role == Role::Server { beyond.unwrap_or(self.served().0) } else { Silences::default() },
-            answer: if role == Role::Client { beyond.unwrap_or(answer) } else { Silences::default() },
+            service: if role == Role::Server {
+                beyond.unwrap_or_else(|| self.with_within(self.served().0))
+            } else {
+                Silences::default()
+            },
+            answer: if role == Role::Client {
+                beyond.unwrap_or_else(|| self.with_within(answer))
+            } else {
+                Silences::default()
+            },
             pause: self.quiet[local][local].with(&figures.pauses),
             segments_sent: figures.segments,
             segments_sent_again: figures.again,
@@ -145,21 +153,21 @@ impl Conversation {
         let [least_ns, most_ns] = [way.0, way.1].map(|ns| (ns * turns.count).min(turns.sum_ns));
         // A message that was lost was no work.
         let repaired_ns = times.sum(&[Part::Timeout, Part::Loss, Part::Held]) as u64;
-        let beyond = Silences { sum_ns: (turns.sum_ns - most_ns).saturating_sub(repaired_ns), ..turns };
+        let after_ns = (turns.sum_ns - most_ns).saturating_sub(repaired_ns);
+        let served = if role == Role::Server { Part::Service } else { Part::Answer };
         for part in [Part::Distance, Part::Answer, Part::Service] {
             times.remove(part);
         }
+        times.add(served, self.within.sum_ns as f64);
         let all_ns = self.last_ns.saturating_sub(self.start_ns) as f64;
         let mut left_ns = (all_ns - times.total()).max(0.0);
-        let served = if role == Role::Server { Part::Service } else { Part::Answer };
-        for (part, ns) in [(served, beyond.sum_ns), (Part::Distance, least_ns), (Part::Unexplained, most_ns - least_ns)]
-        {
+        for (part, ns) in [(served, after_ns), (Part::Distance, least_ns), (Part::Unexplained, most_ns - least_ns)] {
             let some = (ns as f64).min(left_ns);
             times.add(part, some);
             left_ns -= some;
         }
         *idle_ns = left_ns;
-        beyond
+        self.with_within(Silences { sum_ns: after_ns, ..turns })
     }
 
     /// Returns what answers to the client took after an acknowledgement had shown that their request was there, and the round
@@ -184,6 +192,18 @@ impl Conversation {
         }
         let mean_ns = base_ns + carried.mean_ns().unwrap_or_default();
         (shown, RoundTrip::new(under_way_ns + carried.sum_ns as f64, mean_ns, base_ns))
+    }
+
+    /// Adds the waits within answers to those before them.
+    fn with_within(&self, before: Silences) -> Silences {
+        if self.within.count == 0 {
+            return before;
+        }
+        Silences {
+            count: before.count.max(self.turns[self.client].count),
+            sum_ns: before.sum_ns + self.within.sum_ns,
+            longest_ns: before.longest_ns.max(self.within.longest_ns),
+        }
     }
 
     /// Returns how long requests waited for the service, and how much of it was silence.
@@ -238,16 +258,17 @@ impl Conversation {
         times.add(paused, quiet(local, local));
         times.add(Part::PeerPause, quiet(peer, peer));
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
+        let within = self.within.sum_ns as f64;
         match role {
             Role::Server => {
                 let served = self.served().1 as f64;
-                times.add(Part::Service, served);
+                times.add(Part::Service, served + within);
                 let back = self.requests.back_ns().min(answered);
                 times.add(Part::Distance, asked - served + back);
                 *idle_ns += answered - back;
             }
             Role::Client => {
-                times.add(Part::Answer, answered);
+                times.add(Part::Answer, answered + within);
                 *idle_ns += asked;
             }
         }

@@ -221,3 +221,31 @@ fn a_connection_of_tls_that_is_kept_for_later_is_open() {
     assert_ne!(cause(&verdict), Some(Cause::SlowSetUp), "{verdict:?}");
     assert!(verdict.parts.iter().all(|(_, ns)| *ns < 100.0 * MS as f64), "{verdict:?}");
 }
+
+/// A server flushes the head of its answer, and then works.
+#[test]
+fn work_after_the_head_of_an_answer_is_the_services_if_the_client_waits_for_its_end() {
+    let verdict = |has_handshake: bool, at_server: bool, think_ns: u64| {
+        let mut wire = Wire::new();
+        let (to_server_ns, to_client_ns) = if at_server { (10_000, 20 * MS) } else { (20 * MS, 10_000) };
+        if has_handshake {
+            wire.handshake_between(to_server_ns, to_client_ns);
+        }
+        for _ in 0..20 {
+            wire.data(think_ns, End::Client, 100);
+            wire.data(to_server_ns + MS, End::Server, 150);
+            wire.ack(to_client_ns, End::Client);
+            wire.data(150 * MS - to_client_ns, End::Server, 900);
+            wire.ack(to_client_ns, End::Client);
+        }
+        wire.verdict()
+    };
+    for (has_handshake, at_server) in [(true, false), (true, true), (false, true)] {
+        let found = verdict(has_handshake, at_server, MS);
+        let expected = if at_server { Cause::SlowService } else { Cause::SlowAnswer };
+        assert_eq!(cause(&found), Some(expected), "{has_handshake} {at_server}: {found:?}");
+    }
+    // One that is sent an event now and then waits for none.
+    let events = verdict(true, false, 400 * MS);
+    assert_ne!(cause(&events), Some(Cause::SlowAnswer), "{events:?}");
+}
