@@ -74,16 +74,20 @@ impl RequestEnds {
     pub(super) fn sentence(&self) -> String {
         let (failed, all) = (self.failed(), self.failed() + self.answered);
         match self.refused {
-            1 if failed == 1 => {
-                "The connection was refused: its host answers, but nothing listens on that port.".into()
-            }
-            refused if refused == failed => {
+            1 if all == 1 => "The connection was refused: its host answers, but nothing listens on that port.".into(),
+            refused if refused == all => {
                 format!("{refused} connections were refused: their host answers, but nothing listens on that port.")
             }
             0 => format!("No wait is long enough to count, but {failed} of {all} requests had no answer."),
-            refused => format!(
-                "No wait is long enough to count, but {failed} of {all} requests had no answer: {refused} of these connections were refused."
-            ),
+            refused => {
+                let refused = match refused {
+                    1 => "1 connection was".to_owned(),
+                    many => format!("{many} connections were"),
+                };
+                format!(
+                    "No wait is long enough to count, but {failed} of {all} requests had no answer: {refused} refused."
+                )
+            }
         }
     }
 

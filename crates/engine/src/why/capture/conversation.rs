@@ -31,6 +31,8 @@ const AT_SENDER_NS: u64 = 200_000;
 const SOON_NS: u64 = 10_000_000;
 /// The longest silence within an answer that may be the server's work: who waits for longer is usually sent events.
 const LONGEST_WORK_NS: u64 = 10_000_000_000;
+/// No TCP waits for longer until it sends data again that is not acknowledged (Linux: 120 s).
+const LONGEST_TIMEOUT_NS: u64 = 150_000_000_000;
 /// Types of TLS's records.
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS_DATA: u8 = 0x17;
@@ -62,6 +64,8 @@ pub(super) struct Conversation {
     pub(super) half_closed: Option<Wait>,
     pub(super) ends_of_requests: RequestEnds,
     pub(super) silence_ns: u64,
+    /// Silences until requests were sent again.
+    lost_ns: u64,
     /// What the speaker has sent since the last silence, and its longest segment.
     pub(super) burst_bytes: u64,
     longest_segment: u64,
@@ -77,6 +81,8 @@ pub(super) struct Conversation {
     requests: Turns,
     start_ns: u64,
     pub(super) last_ns: u64,
+    /// By how much the clock of the capture stepped forward, or nothing was captured, with data under way.
+    skipped_ns: u64,
     /// Packets of each end.
     pub(super) packets: [u64; 2],
     transfers: [RoundTrip; 2],
@@ -141,6 +147,7 @@ impl Conversation {
             half_closed: None,
             ends_of_requests: RequestEnds::default(),
             silence_ns: 0,
+            lost_ns: 0,
             burst_bytes: 0,
             longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
@@ -152,6 +159,7 @@ impl Conversation {
             requests: Turns::default(),
             start_ns: first.time_ns,
             last_ns: first.time_ns,
+            skipped_ns: 0,
             packets: [0; 2],
             transfers: [RoundTrip::default(); 2],
             queued: [RoundTrip::default(); 2],
@@ -190,6 +198,12 @@ impl Conversation {
     /// Takes a segment, with the label of the request that begins in it. Returns the label and the wait of a request whose
     /// answer begins.
     pub(super) fn observe(&mut self, segment: &Segment, label: Option<Arc<str>>) -> Option<(Arc<str>, u64)> {
+        let is_under_way = self.senders.iter().any(Sender::is_busy);
+        let since_ns = segment.time_ns.saturating_sub(self.skipped_ns).saturating_sub(self.last_ns);
+        if is_under_way && since_ns > LONGEST_TIMEOUT_NS {
+            self.skipped_ns += since_ns.saturating_sub(self.path(0).base_ns);
+        }
+        let segment = &Segment { time_ns: segment.time_ns.saturating_sub(self.skipped_ns), ..*segment };
         let side = usize::from(segment.src != self.ends.src);
         // Packets of several queues may be captured out of order.
         let now_ns = segment.time_ns.max(self.last_ns);
@@ -243,7 +257,12 @@ impl Conversation {
     /// Takes data. Returns how long the other end has waited for it, if that spoke before.
     fn take_data(&mut self, side: usize, segment: &Segment) -> Option<u64> {
         let (path, own_ns) = (self.path(side), self.reach[side].base());
+        let again_before = self.senders[side].figures.again;
         if !self.senders[side].send(segment, path, own_ns) {
+            let is_again = side == self.client && self.senders[side].figures.again > again_before;
+            if is_again && self.requests.ask_again(self.last_ns, self.reach[1 - side].base(), &self.senders) {
+                self.lost_ns += std::mem::take(&mut self.silence_ns);
+            }
             return None;
         }
         let is_whole = self.senders[1 - side].ask(segment);

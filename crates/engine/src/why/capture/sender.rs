@@ -88,6 +88,8 @@ pub(super) struct Sender {
     is_sent_again: bool,
     /// When the data in flight began to be sent.
     flight_ns: u64,
+    /// Time in which a message was under way and the peer had no room for more, which matters only if there is more.
+    without_room_ns: u64,
     /// Times, but for those since the last progress.
     times: Times,
     since_progress: Times,
@@ -242,9 +244,10 @@ impl Sender {
         }
         if self.recovery.is_some() {
             self.since_progress.add(Part::Loss, time as f64);
-        } else if self.is_closed() || (self.is_window_limited() && self.in_flight() > 0) {
+        } else if self.is_closed() || (self.is_window_limited() && self.is_transferring()) {
             self.since_progress.add(Part::ReceiverWindow, time as f64);
         } else if self.in_flight() <= MESSAGE_SEGMENTS * self.mss() {
+            self.without_room_ns += if self.is_window_limited() { time } else { 0 };
             let due_ns = self.flight_ns.saturating_add(path.base_ns).clamp(from_ns, to_ns);
             self.since_progress.add(Part::Distance, (due_ns - from_ns) as f64);
             self.since_progress.add(Part::Answer, (to_ns - due_ns) as f64);
@@ -331,6 +334,7 @@ impl Sender {
             self.last_sent_ns = Some(now_ns);
             return false;
         }
+        self.settle_room();
         if !self.is_sending() {
             self.begin_flight(now_ns, path);
         }
@@ -397,6 +401,7 @@ impl Sender {
 
     /// Takes data of the peer: a request, if that has all that was sent before. Returns whether it is one.
     pub(super) fn ask(&mut self, request: &Segment) -> bool {
+        self.without_room_ns = 0;
         let has_all = self.next == Some(request.ack);
         if has_all {
             self.flights.ask();
@@ -529,6 +534,18 @@ impl Sender {
             path,
         });
         round_trip
+    }
+
+    /// There was more to send than the peer had room for.
+    fn settle_room(&mut self) {
+        let mut left = std::mem::take(&mut self.without_room_ns) as f64;
+        for times in [&mut self.since_progress, &mut self.times] {
+            for part in [Part::Answer, Part::Distance] {
+                let some = times.get(part).min(left);
+                times.shift(part, Part::ReceiverWindow, some);
+                left -= some;
+            }
+        }
     }
 
     /// A small segment that follows a delayed acknowledgement at once was held back for it (Nagle).

@@ -69,6 +69,17 @@ impl Turns {
             Some(Request { due_ns: now_ns.saturating_add(ways_ns.1), is_whole, asked: spent, by_then: None });
     }
 
+    /// Takes the request once more, as its sender took it for lost: it comes to the server after the way there. Returns whether
+    /// its answer has not begun.
+    pub(super) fn ask_again(&mut self, now_ns: u64, way_ns: u64, senders: &[Sender; 2]) -> bool {
+        let Some(request) = &mut self.request else {
+            return false;
+        };
+        let due_ns = now_ns.saturating_add(way_ns);
+        *request = Request { due_ns, asked: under_way(senders), by_then: None, ..*request };
+        true
+    }
+
     /// Returns when the wait for the service begins, if that is still to come.
     pub(super) fn due(&self) -> Option<u64> {
         self.request.filter(|request| request.by_then.is_none()).map(|request| request.due_ns)

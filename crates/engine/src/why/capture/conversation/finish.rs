@@ -27,8 +27,16 @@ impl Conversation {
             (false, true) => Known::Path,
             (false, false) => Known::Nothing,
         });
-        let own = self.senders[local].finish(last_ns, paths[local], knows[local]);
-        let theirs = self.senders[peer].finish(last_ns, paths[peer], knows[peer]);
+        let spent = [0, 1].map(|side| {
+            let mut times = self.senders[side].finish(last_ns, paths[side], knows[side]);
+            if self.is_stream(side) {
+                // No congestion window is so small without a loss, and nobody waits for a message.
+                times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
+                times.shift(Part::Answer, Part::Unexplained, f64::INFINITY);
+            }
+            times
+        });
+        let (own, theirs) = (spent[local], spent[peer]);
         let mut idle_ns = self.idle_ns;
         let mut times = self.times(own, theirs, role, local, &mut idle_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
@@ -95,7 +103,7 @@ impl Conversation {
             segments_out_of_order: theirs.overtaken + theirs.again,
             sent_bytes: figures.bytes,
             received_bytes: theirs.bytes,
-            timeouts: figures.timeouts,
+            timeouts: figures.timeouts.with(&theirs.timeouts),
             held: figures.held,
             slow_starts: figures.slow_starts,
             set_ups,
@@ -113,6 +121,13 @@ impl Conversation {
         let is_gone = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
         let is_unopened = self.phase == Phase::Opening && self.set_up.syn_ns.is_some();
         self.packets.contains(&0) && !is_gone && !is_unopened
+    }
+
+    /// Whether an end sends much at an even pace, and the other one hardly asks for it.
+    fn is_stream(&self, side: usize) -> bool {
+        let sender = &self.senders[side];
+        let turns = self.turns[1 - side].count.max(1);
+        sender.is_paced() && sender.figures.again == 0 && sender.figures.bytes > turns * TRANSFER_BYTES
     }
 
     /// Whether transfers in so much time are answers that take a round trip or two each, so that the distance is their limit.
@@ -253,6 +268,7 @@ impl Conversation {
             times.add(named, theirs.get(part));
         }
         times.add(Part::SetUp, self.set_up.time_ns);
+        times.add(Part::Timeout, self.lost_ns as f64);
         let quiet = |speaker: usize, next: usize| self.quiet[speaker][next].sum_ns as f64;
         let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
         times.add(paused, quiet(local, local));

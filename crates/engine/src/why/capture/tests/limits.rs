@@ -193,3 +193,23 @@ fn full_segments_that_leave_evenly_may_be_held_back_by_a_pace() {
     let verdict = written.verdict();
     assert_eq!(cause(&verdict), Some(Cause::SlowApplication), "nothing is left over of what is written: {verdict:?}");
 }
+
+/// A server limits the rate of its socket, so that hardly more than a segment is under way.
+#[test]
+fn a_stream_at_an_even_pace_is_not_far_away() {
+    for at_server in [true, false] {
+        let mut wire = Wire::new();
+        let (to_server_ns, to_client_ns) = if at_server { (10_000, 20 * MS) } else { (20 * MS, 10_000) };
+        wire.handshake_between(to_server_ns, to_client_ns);
+        wire.data(MS, End::Client, 100);
+        wire.data(to_server_ns, End::Server, 1_000);
+        for _ in 0..500 {
+            wire.ack(to_client_ns, End::Client);
+            wire.data(22 * MS - to_client_ns, End::Server, 1_000);
+            wire.data(0, End::Server, 1_000);
+        }
+        let verdict = wire.verdict();
+        assert_ne!(cause(&verdict), Some(Cause::Distance), "{verdict:?}");
+        assert_ne!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+    }
+}

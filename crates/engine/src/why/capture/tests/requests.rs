@@ -249,3 +249,62 @@ fn work_after_the_head_of_an_answer_is_the_services_if_the_client_waits_for_its_
     let events = verdict(true, false, 400 * MS);
     assert_ne!(cause(&events), Some(Cause::SlowAnswer), "{events:?}");
 }
+
+#[test]
+fn a_request_that_was_lost_beyond_the_capture_is_not_the_work_of_the_service() {
+    let mut wire = Wire::new();
+    wire.handshake(20 * MS);
+    for _ in 0..10 {
+        wire.data(20 * MS, End::Client, 100);
+        wire.again(220 * MS, End::Client, 100);
+        wire.data(25 * MS, End::Server, 1_000);
+        (0..30).for_each(|_| wire.data(10_000, End::Server, 1_000));
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert!(matches!(cause(&verdict), Some(Cause::TailLoss | Cause::Loss)), "{verdict:?}");
+}
+
+/// As small devices do, which have room for a segment only.
+#[test]
+fn a_message_that_fills_the_window_waits_for_room_only_if_there_is_more() {
+    let verdict = |has_more: bool| {
+        let mut wire = Wire::new();
+        wire.handshake(20 * MS);
+        let mut small = |after_ns: u64, end: End, payload: usize| {
+            let seq = wire.sent[end as usize];
+            wire.sent[end as usize] += payload as u32;
+            wire.packet(after_ns, end, seq, "A", 8, payload);
+        };
+        small(0, End::Server, 0);
+        for _ in 0..40 {
+            small(10 * MS, End::Client, 900);
+            for _ in 0..if has_more { 3 } else { 0 } {
+                small(20 * MS, End::Server, 0);
+                small(10_000, End::Client, 900);
+            }
+            small(50 * MS, End::Server, 900);
+        }
+        wire.verdict()
+    };
+    let window = |verdict: &Verdict| {
+        let found = verdict.parts.iter().find(|(part, _)| *part == Part::ReceiverWindow);
+        found.map_or(0.0, |(_, ns)| ns / 1e6)
+    };
+    let (one, several) = (verdict(false), verdict(true));
+    assert!(window(&one) < 1.0 && window(&several) > 1_000.0, "{one:?} {several:?}");
+}
+
+#[test]
+fn a_clock_that_steps_forward_while_data_is_under_way_is_no_queue() {
+    let mut wire = Wire::new();
+    wire.handshake(2 * MS);
+    for number in 0..20 {
+        wire.data(5 * MS, End::Client, 100);
+        wire.ack(if number == 10 { 10_800_000 * MS } else { 2 * MS }, End::Server);
+        wire.data(50 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::SlowAnswer), "{verdict:?}");
+}
