@@ -108,8 +108,9 @@ fn family(verb: Watcher, counter: Counter) -> Family {
         | Counter::Filtered
         | Counter::UnknownLink
         | Counter::Server
-        | Counter::Stray => {
-            by_reason(name!(verb, "skipped_packets_total"), "Packets that no matcher looked at, by reason.")
+        | Counter::Stray
+        | Counter::Unreported => {
+            by_reason(name!(verb, "skipped_packets_total"), "Packets that are in no result, by reason.")
         }
         Counter::FlowsOpened => total(name!(verb, "flows_opened_total"), "Flows that got a place."),
         Counter::FlowsEvicted => {

@@ -152,6 +152,7 @@ enum dwell_counter {
 	DWELL_SKIP_LINK,   /* unknown link type */
 	DWELL_SKIP_SERVER, /* response: a server's packet, which is not measured */
 	DWELL_SKIP_STRAY,  /* of no known flow and unable to open one, such as an answer without a request */
+	DWELL_SKIP_BRIEF,  /* response: of an epoch that shows nothing, and has no record */
 	DWELL_FLOWS_OPENED,
 	DWELL_FLOWS_EVICTED,   /* closed before their idle timeout */
 	DWELL_FLOWS_EXPIRED,   /* closed after their idle timeout */

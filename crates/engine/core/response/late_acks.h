@@ -81,6 +81,16 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 #define DWELL_SAMPLE 8
 #define DWELL_LATE_UNKNOWN 0x7fffffff
 
+/* Takes an ACK that is `late` for the soonest one, as clocks part: it counts as the soonest of so many fewer samples that it is
+ * that much later in its tick.
+ */
+static __always_inline void dwell_base_later(struct dwell_turn_state *turn, __u32 unit, __u32 late)
+{
+	__u32 first = unit * DWELL_SAMPLE / (turn->clock_samples + DWELL_SAMPLE) + late;
+
+	turn->clock_samples = first < unit ? unit * DWELL_SAMPLE / first - DWELL_SAMPLE : 0;
+}
+
 /* Returns by how many ticks an ACK is later than the soonest one seen, relative to the server's clock;
  * DWELL_LATE_UNKNOWN without such a clock. The clocks may part by 122 ppm, but no
  * pause of the client is taken for that.
@@ -109,6 +119,8 @@ static __always_inline __s32 dwell_ack_lateness(struct dwell_turn_state *turn, _
 			turn->flags &= ~DWELL_TURN_TIED;
 		turn->base_tick = tick;
 		turn->base_echo = echo;
+		if (late > 0)
+			dwell_base_later(turn, unit, late);
 		late = 0;
 	}
 	if (late <= (__s32)unit) {

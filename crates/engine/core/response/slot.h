@@ -72,20 +72,31 @@ static __always_inline void dwell_slot_unlock(struct dwell_slot *slot)
 	}
 }
 
+/* Returns true for an epoch that shows nothing, which has no record: the flows of a flood, of few packets each, would fill the
+ * ring buffer.
+ */
+static __always_inline int dwell_slot_is_brief(const struct dwell_slot *slot, const struct dwell_epoch *epoch)
+{
+	if (epoch->all || epoch->answered || epoch->handshake_ns)
+		return 0;
+	if (slot->measured)
+		return !epoch->requests;
+	return !(slot->head.flags & DWELL_HEAD_SETTLED) && epoch->requests <= (slot->head.proto == DWELL_PROTO_UDP);
+}
+
 static __always_inline void dwell_slot_report(struct dwell_table *table, const struct dwell_slot *slot,
 					      struct dwell_response_event *record)
 {
 	const struct dwell_flow_key *key = &slot->head.key;
 	int from_b = slot->client & 1,
 	    has_id = slot->key_kind == DWELL_KEY_ESP || slot->key_kind == DWELL_KEY_WIREGUARD;
-	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0, requests = record->epoch.requests;
-	int brief;
+	__u32 id = has_id ? (__u32)key->a_port << 16 | key->b_port : 0;
 
-	/* The flows of a flood, of few packets each, would fill the ring buffer with epochs that tell nothing. */
-	brief = !(slot->head.flags & DWELL_HEAD_SETTLED) && requests <= (slot->head.proto == DWELL_PROTO_UDP);
-	if ((slot->measured ? !requests : brief) && !record->epoch.all && !record->epoch.answered &&
-	    !record->epoch.handshake_ns)
+	if (dwell_slot_is_brief(slot, &record->epoch)) {
+		/* atomic, as that needs less of BPF's stack */
+		__sync_fetch_and_add(&table->counters->value[DWELL_SKIP_BRIEF], record->epoch.packets);
 		return;
+	}
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = slot->head.proto;
 	record->key_kind = slot->key_kind;

@@ -116,6 +116,12 @@ static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __
 	return end;
 }
 
+/* Returns by how much the path delays an ACK that was sent at once. A tick of the server is no queue. */
+static __always_inline __u32 dwell_path_late(__s32 late, __u32 unit)
+{
+	return late > (__s32)unit ? late : 0;
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
 static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
@@ -124,9 +130,10 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 {
 	struct dwell_turn_state *turn = &state->turn;
 	struct dwell_segments segments = dwell_segments_of(state);
-	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, arrival->payload_bytes);
-	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, carried = arrival->payload_bytes != 0, end = tick;
-	__u32 latest = tick;
+	/* an ACK waits for the end of the connection as it does for a request */
+	__u32 carried = arrival->payload_bytes || arrival->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST);
+	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, carried);
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick, latest = tick;
 	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK;
 	__u32 prompt = several && dwell_is_prompt(turn, segments, bytes), certain, unclear;
 
@@ -136,7 +143,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
 	if (late != DWELL_LATE_UNKNOWN && certain) {
-		turn->path = late;
+		turn->path = dwell_path_late(late, unit);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
 		else if (!turn->end &&
@@ -150,7 +157,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	}
 	if (late != DWELL_LATE_UNKNOWN && !carried && waited < DWELL_LEAST_TIMER && !turn->end &&
 	    bytes <= segments.usual && arrival->seq == state->next_seq)
-		turn->path = late > (__s32)(2 * unit) ? late : 0; /* too soon for a timer, and no keepalive */
+		turn->path = dwell_path_late(late, unit); /* too soon for a timer, and no keepalive */
 	if (!certain && !(turn->flags & DWELL_TURN_TIED))
 		late = DWELL_LATE_UNKNOWN; /* a timer, or a pause, may have delayed all ACKs so far alike */
 	if (!turn->start) {

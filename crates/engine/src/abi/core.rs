@@ -967,23 +967,24 @@ pub const DWELL_SKIP_FILTERED: dwell_counter = 8;
 pub const DWELL_SKIP_LINK: dwell_counter = 9;
 pub const DWELL_SKIP_SERVER: dwell_counter = 10;
 pub const DWELL_SKIP_STRAY: dwell_counter = 11;
-pub const DWELL_FLOWS_OPENED: dwell_counter = 12;
-pub const DWELL_FLOWS_EVICTED: dwell_counter = 13;
-pub const DWELL_FLOWS_EXPIRED: dwell_counter = 14;
-pub const DWELL_FLOWS_UNTRACKED: dwell_counter = 15;
-pub const DWELL_FLOWS_CONTENDED: dwell_counter = 16;
-pub const DWELL_SLOTS_FREED: dwell_counter = 17;
-pub const DWELL_STAMPS_MADE: dwell_counter = 18;
-pub const DWELL_STAMPS_OVERWRITTEN: dwell_counter = 19;
-pub const DWELL_SAMPLES: dwell_counter = 20;
-pub const DWELL_EVENTS_LOST: dwell_counter = 21;
-pub const DWELL_REJECT_AMBIGUOUS: dwell_counter = 22;
-pub const DWELL_REJECT_SPIN_EARLY: dwell_counter = 23;
-pub const DWELL_REJECT_SPIN_ORDER: dwell_counter = 24;
-pub const DWELL_REJECT_BACKWARDS: dwell_counter = 25;
-pub const DWELL_AGGREGATE_OTHER: dwell_counter = 26;
-pub const DWELL_GROUPS_FREED: dwell_counter = 27;
-pub const DWELL_COUNTERS: dwell_counter = 28;
+pub const DWELL_SKIP_BRIEF: dwell_counter = 12;
+pub const DWELL_FLOWS_OPENED: dwell_counter = 13;
+pub const DWELL_FLOWS_EVICTED: dwell_counter = 14;
+pub const DWELL_FLOWS_EXPIRED: dwell_counter = 15;
+pub const DWELL_FLOWS_UNTRACKED: dwell_counter = 16;
+pub const DWELL_FLOWS_CONTENDED: dwell_counter = 17;
+pub const DWELL_SLOTS_FREED: dwell_counter = 18;
+pub const DWELL_STAMPS_MADE: dwell_counter = 19;
+pub const DWELL_STAMPS_OVERWRITTEN: dwell_counter = 20;
+pub const DWELL_SAMPLES: dwell_counter = 21;
+pub const DWELL_EVENTS_LOST: dwell_counter = 22;
+pub const DWELL_REJECT_AMBIGUOUS: dwell_counter = 23;
+pub const DWELL_REJECT_SPIN_EARLY: dwell_counter = 24;
+pub const DWELL_REJECT_SPIN_ORDER: dwell_counter = 25;
+pub const DWELL_REJECT_BACKWARDS: dwell_counter = 26;
+pub const DWELL_AGGREGATE_OTHER: dwell_counter = 27;
+pub const DWELL_GROUPS_FREED: dwell_counter = 28;
+pub const DWELL_COUNTERS: dwell_counter = 29;
 pub type dwell_counter = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(
@@ -997,11 +998,11 @@ pub type dwell_counter = ::std::os::raw::c_uint;
     zerocopy :: KnownLayout,
 )]
 pub struct dwell_counters {
-    pub value: [__u64; 28usize],
+    pub value: [__u64; 29usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_counters"][::std::mem::size_of::<dwell_counters>() - 224usize];
+    ["Size of dwell_counters"][::std::mem::size_of::<dwell_counters>() - 232usize];
     ["Alignment of dwell_counters"][::std::mem::align_of::<dwell_counters>() - 8usize];
     ["Offset of field: dwell_counters::value"][::std::mem::offset_of!(dwell_counters, value) - 0usize];
 };
@@ -2034,14 +2035,14 @@ pub struct dwell_balance_counters {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 544usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 552usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
-        [::std::mem::offset_of!(dwell_balance_counters, reason) - 224usize];
-    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 408usize];
+        [::std::mem::offset_of!(dwell_balance_counters, reason) - 232usize];
+    ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 416usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
-        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 536usize];
+        [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 544usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3455,17 +3456,17 @@ pub struct dwell_slots {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7688usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7696usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
     ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1400usize];
-    ["Offset of field: dwell_slots::buckets"][::std::mem::offset_of!(dwell_slots, buckets) - 1624usize];
-    ["Offset of field: dwell_slots::slots"][::std::mem::offset_of!(dwell_slots, slots) - 1632usize];
-    ["Offset of field: dwell_slots::pool"][::std::mem::offset_of!(dwell_slots, pool) - 1640usize];
-    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1656usize];
-    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1664usize];
-    ["Offset of field: dwell_slots::reserved"][::std::mem::offset_of!(dwell_slots, reserved) - 1668usize];
-    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1672usize];
+    ["Offset of field: dwell_slots::buckets"][::std::mem::offset_of!(dwell_slots, buckets) - 1632usize];
+    ["Offset of field: dwell_slots::slots"][::std::mem::offset_of!(dwell_slots, slots) - 1640usize];
+    ["Offset of field: dwell_slots::pool"][::std::mem::offset_of!(dwell_slots, pool) - 1648usize];
+    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1664usize];
+    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1672usize];
+    ["Offset of field: dwell_slots::reserved"][::std::mem::offset_of!(dwell_slots, reserved) - 1676usize];
+    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1680usize];
 };
 impl Default for dwell_slots {
     fn default() -> Self {
@@ -3563,44 +3564,44 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8928usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8936usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7688usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7744usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7928usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7944usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7960usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7968usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7976usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7984usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 7992usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 8000usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 8008usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 8012usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 8016usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 8020usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 8024usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8544usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8672usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8680usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8688usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8840usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8848usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8856usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8864usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8872usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8880usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8888usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8896usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8900usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7696usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7752usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7936usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7952usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7968usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7976usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7984usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7992usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 8000usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 8008usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 8016usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 8020usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 8024usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 8028usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 8032usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8552usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8680usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8688usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8696usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8848usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8856usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8864usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8872usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8880usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8888usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8896usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8904usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8908usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8904usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8912usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8908usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8912usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8920usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8924usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8916usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8920usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8928usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8932usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
@@ -4098,19 +4099,19 @@ pub struct dwell_native {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1960usize];
+    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1968usize];
     ["Alignment of dwell_native"][::std::mem::align_of::<dwell_native>() - 8usize];
     ["Offset of field: dwell_native::config"][::std::mem::offset_of!(dwell_native, config) - 0usize];
     ["Offset of field: dwell_native::counters"][::std::mem::offset_of!(dwell_native, counters) - 712usize];
-    ["Offset of field: dwell_native::buckets"][::std::mem::offset_of!(dwell_native, buckets) - 936usize];
-    ["Offset of field: dwell_native::flows"][::std::mem::offset_of!(dwell_native, flows) - 944usize];
-    ["Offset of field: dwell_native::cold"][::std::mem::offset_of!(dwell_native, cold) - 952usize];
-    ["Offset of field: dwell_native::matchers"][::std::mem::offset_of!(dwell_native, matchers) - 960usize];
-    ["Offset of field: dwell_native::stamps"][::std::mem::offset_of!(dwell_native, stamps) - 968usize];
-    ["Offset of field: dwell_native::pool"][::std::mem::offset_of!(dwell_native, pool) - 976usize];
-    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 992usize];
-    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 996usize];
-    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 1000usize];
+    ["Offset of field: dwell_native::buckets"][::std::mem::offset_of!(dwell_native, buckets) - 944usize];
+    ["Offset of field: dwell_native::flows"][::std::mem::offset_of!(dwell_native, flows) - 952usize];
+    ["Offset of field: dwell_native::cold"][::std::mem::offset_of!(dwell_native, cold) - 960usize];
+    ["Offset of field: dwell_native::matchers"][::std::mem::offset_of!(dwell_native, matchers) - 968usize];
+    ["Offset of field: dwell_native::stamps"][::std::mem::offset_of!(dwell_native, stamps) - 976usize];
+    ["Offset of field: dwell_native::pool"][::std::mem::offset_of!(dwell_native, pool) - 984usize];
+    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 1000usize];
+    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 1004usize];
+    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 1008usize];
 };
 impl Default for dwell_native {
     fn default() -> Self {

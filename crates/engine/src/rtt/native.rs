@@ -316,6 +316,8 @@ counters! {
     Server = DWELL_SKIP_SERVER, "server";
     /// Answers to nothing that was seen.
     Stray = DWELL_SKIP_STRAY, "stray";
+    /// Packets of epochs that show nothing, and have no record.
+    Unreported = DWELL_SKIP_BRIEF, "unreported";
     /// Flows that got a slot.
     FlowsOpened = DWELL_FLOWS_OPENED, "flows_opened";
     /// Flows closed before their idle timeout to make room.

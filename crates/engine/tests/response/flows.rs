@@ -254,6 +254,18 @@ fn a_flood_of_single_packets_evicts_no_flow_that_was_there() {
 }
 
 #[test]
+fn packets_of_epochs_that_have_no_record_are_counted() {
+    let mut seen = Seen::new(Key::FiveTuple, 64);
+    for client in 0..10 {
+        seen.packet(START, &datagram(4000 + client, &[0; 30]));
+        seen.packet(START + MS, &datagram(5000, &[0; 30]));
+    }
+    let mut recorded = Vec::new();
+    seen.tracker.finish(seen.last_ns, |record| recorded.push((record.src.port, record.epoch.packets)));
+    assert_eq!((recorded, seen.tracker.counters().get(Counter::Unreported)), (vec![(5000, 10)], 10));
+}
+
+#[test]
 fn places_of_flows_that_are_over_go_to_others_again_and_again() {
     let mut seen = Seen::new(Key::FiveTuple, 64);
     let mut time_ns = START;

@@ -94,6 +94,36 @@ fn an_ack_that_a_request_carries_or_a_timer_delays_does_not_end_the_answer() {
 }
 
 #[test]
+fn the_end_of_a_connection_carries_an_ack_as_a_request_does() {
+    for (answers, pause_ms) in [(1, 9), (3, 4), (3, 23), (3, 60)] {
+        let mut path = Path::new(MS, 0);
+        for _ in 0..answers {
+            path.turn(&[211], 26 * MS + 300 * US, 120, pause_ms * MS);
+        }
+        path.send(0);
+        path.packets.last_mut().unwrap().tcp_flags |= 1; // FIN
+        let config = Config::default();
+        let [epoch] = epochs(&config, &path.packets)[..] else { panic!("one epoch") };
+        let made = estimate(&config, &epoch);
+        let error_ns = made.response_ns.unwrap().abs_diff(26 * MS + 300 * US);
+        assert!(made.is_valid() && error_ns < MS, "{answers} answers, {pause_ms} ms: {made:?}");
+    }
+}
+
+#[test]
+fn an_ack_that_is_taken_for_the_soonest_though_it_is_later_in_its_tick_does_not_bias_the_others() {
+    let mut path = Path::new(MS, 0);
+    for i in 0..2_000 {
+        let bytes = if i % 50 == 0 { 2896 } else { 120 }; // seldom an ACK at once
+        path.turn(&[211], 14 * MS + i * 7919 % 997 * US, bytes, 5 * MS + i * 104_729 % 991 * US);
+    }
+    let errors: Vec<f64> = path.estimates().iter().map(|made| made.response_ns.unwrap() as f64 / 1e6 - 14.5).collect();
+    let late = &errors[errors.len() / 2..];
+    let bias = late.iter().sum::<f64>() / late.len() as f64;
+    assert!(late.len() > 15 && bias.abs() < 0.2, "{bias} ms: {errors:?}");
+}
+
+#[test]
 fn a_timer_that_was_set_for_an_earlier_segment_delays_acks_by_any_time() {
     let mut path = Path::new(MS, 0);
     for i in 0..100 {
