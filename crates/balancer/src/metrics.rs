@@ -58,9 +58,9 @@ metrics! {
     BACKEND_REACHABLE = gauge("dwell_lb_backend_reachable", ["vip", "backend"],
         "1 if there is a route and a neighbour for a backend, by a device that takes packets; 0 if not.");
     BACKEND_LOAD = gauge("dwell_lb_backend_load_seconds", ["vip", "backend"],
-        "How long a request waits at a backend, as it says itself in connection IDs of QUIC.");
+        "How long a request waits at a backend, as it reports itself in connection IDs of QUIC.");
     BACKEND_LOAD_AGE = gauge("dwell_lb_backend_load_age_seconds", ["vip", "backend"],
-        "How long ago a backend last said so.");
+        "How long ago a backend last reported its load.");
     CONNECTION_IDS = counter("dwell_lb_connection_ids_total", ["seen"],
         "Connection IDs and tokens of QUIC by what was seen of them.");
     PACKETS = counter("dwell_lb_packets_total", ["fate"],

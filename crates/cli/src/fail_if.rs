@@ -118,7 +118,7 @@ fn subject(text: &str, start: usize, end: usize, vocabulary: &Vocabulary) -> Res
         true => Ok((Some(name), figure)),
         false => {
             let (kind, known) = (vocabulary.kind, vocabulary.names.join(", "));
-            Err(wrong(text, *at, &format!("'{name}' is not a {kind}; before a figure may stand {known}")))
+            Err(wrong(text, *at, &format!("'{name}' is not a {kind}; before a figure, write {known}")))
         }
     }
 }
@@ -325,7 +325,7 @@ mod tests {
             ("p99>", 5, "write a number and a unit"),
             ("p99> 5", 6, "write a number and a unit"),
             ("p99>>5ms", 5, "write a number and a unit"),
-            ("µ p99>5ms", 1, "'µ' is not a method; before a figure may stand dns, tx total"),
+            ("µ p99>5ms", 1, "'µ' is not a method; before a figure, write dns, tx total"),
             ("max>1µs or total p99>5ms", 12, "'total' is not a method"),
             ("p99>5ms and max>1s", 9, "join conditions with `or`"),
             ("count<5ms", 7, "count is compared with a number"),

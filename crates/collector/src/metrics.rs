@@ -12,7 +12,7 @@ const PATHS: Family = Family::histogram(
     "dwell_path_seconds",
     &["tx_host", "rx_host", "direction", "segment"],
     STACK_BOUNDS_NS,
-    "Time that stamped bytes spent on each part of their way from one host to another.",
+    "Time that stamped bytes spent on each part of the path from one host to another.",
 );
 const AGENTS: Family = Family::gauge("dwell_collect_agents", &[], "Agents that are connected.");
 const REFUSED: Family =
@@ -65,7 +65,7 @@ const LOST: Family = Family::counter(
 const KILLED: Family = Family::counter(
     "dwell_collect_killed_runs_total",
     &[],
-    "Runs of agents that ended without taking leave, so that their last measurements are lost.",
+    "Runs of agents that ended without signing off, so that their last measurements are lost.",
 );
 const GRAY: Family = Family::gauge(
     "dwell_collect_gray_failures",

@@ -304,7 +304,7 @@ impl Handler for Front {
     fn enrolled(&self, address: SocketAddr, outcome: Result<AgentName, String>) {
         match outcome {
             Ok(name) => log(format_args!("{name} has its key, at {address}")),
-            Err(reason) => log(format_args!("an agent at {address} asked for its key and has none: {reason}")),
+            Err(reason) => log(format_args!("an agent at {address} asked for its key and got none: {reason}")),
         }
     }
 

@@ -113,7 +113,7 @@ fn remedy(hook: Hook, io: &io::Error) -> &'static str {
 /// What runs a program at XDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum XdpMode {
-    /// The driver, or else the network stack.
+    /// The driver, or the network stack where the driver has no XDP, or refuses it with the device's MTU and offloads.
     #[default]
     Any,
     /// The driver.
@@ -125,16 +125,24 @@ pub enum XdpMode {
 
 /// Attaches a program to XDP of an interface, where it stays as long as the link or a pin of it.
 pub(crate) fn xdp(program: BorrowedFd<'_>, index: u32, mode: XdpMode) -> io::Result<OwnedFd> {
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags: match mode {
-            XdpMode::Any => 0,
-            XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
-            XdpMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
-        },
-        ..Default::default()
+    let create = |flags| {
+        let options = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+            flags,
+            ..Default::default()
+        };
+        create_link(program, index, libbpf_sys::BPF_XDP, &options)
     };
-    create_link(program, index, libbpf_sys::BPF_XDP, &options)
+    match mode {
+        XdpMode::Any => create(0).or_else(|error| match error.raw_os_error() {
+            Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP) => {
+                create(libbpf_sys::XDP_FLAGS_SKB_MODE)
+            }
+            _ => Err(error),
+        }),
+        XdpMode::Native => create(libbpf_sys::XDP_FLAGS_DRV_MODE),
+        XdpMode::Generic => create(libbpf_sys::XDP_FLAGS_SKB_MODE),
+    }
 }
 
 /// Pins a link at a path of bpffs.

@@ -416,9 +416,9 @@ pub struct Cost {
     pub bpf_ns: Option<u64>,
     /// How often they ran. Null unless the sysctl `kernel.bpf_stats_enabled` is set.
     pub bpf_runs: Option<u64>,
-    /// `cpu_ns` for each packet that passed. Null where the verb counts no packets, and before the first.
+    /// `cpu_ns` per packet that passed. Null where the verb counts no packets, and before the first.
     pub cpu_ns_per_packet: Option<f64>,
-    /// `bpf_ns` for each packet that passed. Null where the verb counts no packets, and before the first.
+    /// `bpf_ns` per packet that passed. Null where the verb counts no packets, and before the first.
     pub bpf_ns_per_packet: Option<f64>,
 }
 

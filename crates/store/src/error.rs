@@ -85,7 +85,7 @@ pub enum StoreError {
         why: String,
     },
     /// What is copied from a ClickHouse server is too large.
-    #[error("what was asked for of {address} takes more than {bytes} bytes of disk")]
+    #[error("the rows of {address} that the page needs take more than {bytes} bytes of disk")]
     Large {
         /// The server's address.
         address: String,

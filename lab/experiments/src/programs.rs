@@ -38,7 +38,7 @@ impl Programs {
         }
         Err(Error::Host {
             wanted: "run an experiment",
-            fact: format!("there is no program dwell beside {} or on the search path", self.lab.display()),
+            fact: format!("there is no program dwell next to {} or on the search path", self.lab.display()),
             remedy: "Build it with `make build`, or install it.",
         })
     }

@@ -52,7 +52,7 @@ impl ZeroRtt {
             parent.fault(problem, "policy");
         }
         if port.is_none() {
-            let problem = Problem::new("without a port, QUIC cannot be told from other UDP", "write a port");
+            let problem = Problem::new("without a port, QUIC cannot be distinguished from other UDP", "write a port");
             parent.fault(problem, "port");
         }
         let Some(mut table) = parent.table("zero_rtt") else {

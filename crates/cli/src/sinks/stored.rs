@@ -63,7 +63,7 @@ impl StoreArgs {
         let Some(path) = &self.store else { return Ok(None) };
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!(
-                "--store is a file here: what is to go to a ClickHouse server goes through `dwell agent` and `dwell collect`"
+                "--store is a file here: figures reach a ClickHouse server through `dwell agent` and `dwell collect`"
             )));
         }
         let recorder = Recorder::start(Recording {

@@ -112,7 +112,7 @@ fn family(verb: Watcher, counter: Counter) -> Family {
         | Counter::Unreported => {
             by_reason(name!(verb, "skipped_packets_total"), "Packets that are in no result, by reason.")
         }
-        Counter::FlowsOpened => total(name!(verb, "flows_opened_total"), "Flows that got a place."),
+        Counter::FlowsOpened => total(name!(verb, "flows_opened_total"), "Flows that got a slot."),
         Counter::FlowsEvicted => {
             total(name!(verb, "flows_evicted_total"), "Flows closed before their idle timeout to make room.")
         }

@@ -91,7 +91,7 @@ fn a_program_without_connections_fails_a_condition_but_keeps_its_own_failure() {
 fn a_malformed_condition_is_refused_with_its_place() {
     for (verb, condition, words) in [
         (&["rtt", "-r", "-"][..], "p98>5ms", "at character 1: 'p98' is not a figure; the figures are count, mean, min"),
-        (&["rtt", "-r", "-"], "udp p99>5ms", "at character 1: 'udp' is not a method; before a figure may stand tcp, "),
+        (&["rtt", "-r", "-"], "udp p99>5ms", "at character 1: 'udp' is not a method; before a figure, write tcp, "),
         (&["response", "-r", "-"], "p99=5ms", "at character 4: compare with >, >=, < or <="),
         (&["stack"], "rx queueing p99>5ms", "at character 1: 'rx queueing' is not a segment"),
         (&["run"], "p99>5ms", "at character 1: 'p99' is not a figure; the figures are count, mean, max"),

@@ -227,7 +227,7 @@ fn the_waterfall_has_the_figures_of_the_chosen_flows() {
     assert_eq!(figures(&one, "end-to-end")[1], "9.22 ms");
     assert!(one.contains("1 flow chosen"), "it does not say which flows");
     let none = stored.shown("#flows=192.0.2.1").unwrap();
-    assert!(none.contains("No bytes of this choice."));
+    assert!(none.contains("No bytes in this selection."));
 
     // What the host itself said.
     let host = stored.shown("#of=host+web").unwrap();
@@ -307,7 +307,7 @@ fn what_is_not_known_is_said() {
     assert!(shown.contains("only one host has an agent"));
     assert!(shown.contains("network (estimated)"));
     assert!(shown.contains("missing: no hook for tx-socket here"));
-    assert!(shown.contains("No flow was told apart"));
+    assert!(shown.contains("No flow is shown separately"));
     assert!(shown.contains("nothing to compare"));
     assert!(shown.contains("No clock was compared"));
     assert_eq!(figures(&shown, "network")[..2], ["4", "3.00 ms"]);

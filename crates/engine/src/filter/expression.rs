@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Alternatives, String> {
     let parsed = parser.expression()?;
     match parser.tokens.next() {
         None => Ok(parsed),
-        Some(token) => Err(format!("'{token}' stands where 'and' or 'or' should")),
+        Some(token) => Err(format!("'{token}' is where 'and' or 'or' is expected")),
     }
 }
 
@@ -145,8 +145,8 @@ impl Parser<'_> {
         self.usual = given;
         let word = match self.tokens.next() {
             Some(word) if !matches!(word, ")" | "and" | "&&" | "or" | "||") => word,
-            Some(token) => return Err(format!("nothing stands before '{token}'")),
-            None => return Err("it ends where an address, a port or a protocol should stand".into()),
+            Some(token) => return Err(format!("there is nothing before '{token}'")),
+            None => return Err("it ends where an address, a port or a protocol is expected".into()),
         };
         match given.kind {
             Some(Kind::Port) => Term::ports(given.network, (port(word)?, port(word)?)),

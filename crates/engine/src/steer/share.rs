@@ -175,14 +175,14 @@ impl fmt::Display for ShareReason {
             ShareReason::Slow { times } => write!(f, "slow ({times:.2} times the least), gave weight"),
             ShareReason::Floor { times } => write!(f, "slow ({times:.2} times the least), at the floor"),
             ShareReason::NoTaker { times } => {
-                write!(f, "slow ({times:.2} times the least), but nobody may take more")
+                write!(f, "slow ({times:.2} times the least), but no other may take more")
             }
             ShareReason::Fast { times } => write!(f, "fast ({times:.2} times the least), took weight"),
             ShareReason::Capped { times } => {
                 write!(f, "fast ({times:.2} times the least), took as much as it may at once")
             }
             ShareReason::NotFresh { freshness, needed } => {
-                write!(f, "fast, but not fresh: {freshness:.2} requests a connection, {needed:.2} needed")
+                write!(f, "fast, but not fresh: {freshness:.2} requests per connection, {needed:.2} needed")
             }
             ShareReason::Regressed => f.write_str("steady, back towards what is configured"),
         }

@@ -315,7 +315,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     let reason = match &error {
         None | Some(FrameError::End) => "it left".to_owned(),
         Some(FrameError::Io(io)) if is_close(io) => {
-            "its connection was closed without taking leave: it was killed or has given up, or the network reset it"
+            "its connection was closed without signing off: it was killed or has given up, or the network reset it"
                 .to_owned()
         }
         Some(error) => error.to_string(),

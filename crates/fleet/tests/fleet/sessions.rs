@@ -34,7 +34,7 @@ fn batches_are_stored_in_order_and_the_backlog_empties() {
     killed.wait_until_connected();
     drop(killed);
     let says =
-        "b: its connection was closed without taking leave: it was killed or has given up, or the network reset it";
+        "b: its connection was closed without signing off: it was killed or has given up, or the network reset it";
     eventually("it is gone", || memory.disconnected.lock().unwrap().last().is_some_and(|last| last == says));
 }
 

@@ -213,7 +213,7 @@ impl Report {
         let well = folded.iter().filter(|row| row.value == Some(true)).count();
         let idle = folded.iter().filter(|row| row.value != Some(true) && row.means.is_empty());
         if well > 0 {
-            writeln!(to, "\n{well} facts are well; --all shows each of them")?;
+            writeln!(to, "\n{well} facts hold; --all shows each of them")?;
         }
         write_list(to, "missing, and not needed: ", idle.map(|row| row.name))
     }
@@ -463,7 +463,7 @@ mod tests {
         assert!(rtt.contains("    -> a kernel with tcx"), "{text}");
         assert!(text.contains("\nworks: rtt -r, response -r, stack, stack --cgroup, "), "{text}");
         assert!(!text.contains("\nJIT compiler"), "{text}");
-        assert!(text.contains(" facts are well; --all"), "{text}");
+        assert!(text.contains(" facts hold; --all"), "{text}");
         assert!(text.contains("XDP: katran"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }

@@ -352,8 +352,9 @@ fn root_a_mode_that_the_driver_refuses_leaves_the_data_plane_running() {
 
 fn keeps_its_mode(star: &Star, path: &Path) {
     let interface = Interface::find("eth0").unwrap();
-    let generic = PlaneOptions { mode: XdpMode::Generic, ..options() };
-    let (mut plane, _) = Plane::run_at(&generic, &interface, path).unwrap();
+    // The driver refuses it.
+    let (mut plane, _) = Plane::run_at(&options(), &interface, path).unwrap();
+    assert_eq!(Plane::mode_at(&interface), Some(XdpMode::Generic));
     tell(&mut plane, star, Forward::L2);
     plane.set_table(1, &[1; 251]).unwrap();
     let mut stream = star.connect().unwrap();
@@ -369,8 +370,10 @@ fn keeps_its_mode(star: &Star, path: &Path) {
         assert_eq!(Plane::mode_at(&interface), Some(XdpMode::Generic));
         assert_eq!(ask(&mut stream).unwrap(), 0);
     }
+    let generic = PlaneOptions { mode: XdpMode::Generic, ..options() };
+    drop(Plane::run_at(&options(), &interface, path).unwrap());
     let (plane, taken) = Plane::run_at(&generic, &interface, path).unwrap();
-    assert_eq!(taken, StartKind::TakenOver);
+    assert_eq!((taken, Plane::mode_at(&interface)), (StartKind::TakenOver, Some(XdpMode::Generic)));
     assert_eq!(contents(&plane), before);
     assert_eq!(ask(&mut stream).unwrap(), 0);
 }

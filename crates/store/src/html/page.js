@@ -112,7 +112,7 @@ function shownCells(flows) {
 function waterfall(cells) {
 	const segments = [...cells.keys()].map((n) => data.segments[n]);
 	const shown = [...cells].filter(([n, cell]) => cell.count || cell.missing || data.segments[n].name !== "unexplained");
-	if (!shown.length) return empty("No bytes of this choice.");
+	if (!shown.length) return empty("No bytes in this selection.");
 	// One host has two ways, of which each begins anew.
 	const isWay = segments.some((segment) => segment.name === "end-to-end" || segment.name === "network");
 	const lengths = new Map(shown.map(([n, cell]) => [n, part(cells, n, cell)]));
@@ -260,7 +260,7 @@ function series(n, cell) {
 
 function allSeries(cells) {
 	const figures = [...cells].filter(([n, cell]) => cell.times.size && data.segments[n].name !== "unexplained").map(([n, cell]) => series(n, cell));
-	return figures.length ? figures : [empty("No bytes of this choice.")];
+	return figures.length ? figures : [empty("No bytes in this selection.")];
 }
 
 // The distributions of all segments, in one chart.
@@ -273,7 +273,7 @@ function stroke(segment, index) {
 
 function distributions(cells) {
 	const shown = [...cells].filter(([n, cell]) => cell.count && !cell.estimated && data.segments[n].name !== "unexplained");
-	if (!shown.length) return empty("No distribution: nothing of this choice was seen byte by byte.");
+	if (!shown.length) return empty("No distribution: nothing in this selection was seen byte by byte.");
 	const [width, height, right] = [1000, 380, 790];
 	const scale = logarithmic(Math.min(...shown.map(([, cell]) => cell.min)), Math.max(...shown.map(([, cell]) => cell.max)), 58, right);
 	const share = { top: 12, bottom: height - 44, ticks: [0, 0.25, 0.5, 0.75, 0.9, 1], label: (value) => `${value * 100} %` };
@@ -305,7 +305,7 @@ function distributions(cells) {
 
 function hosts(flows) {
 	const places = data.places.flatMap((place, n) => (place.host === null ? [] : [{ host: place.host, cells: cellsOf(n, flows) }])).filter(({ cells }) => cells.size);
-	if (places.length < 2) return empty(places.length ? `Only ${hostName(places[0].host)} has figures of this choice: nothing to compare it with.` : "No host has figures of this choice.");
+	if (places.length < 2) return empty(places.length ? `Only ${hostName(places[0].host)} has figures in this selection: nothing to compare it with.` : "No host has figures in this selection.");
 	const shown = data.segments.map((segment, n) => n).filter((n) => data.segments[n].name !== "unexplained" && places.some(({ cells }) => cells.get(n)?.count));
 	const all = shown.flatMap((n) => places.map(({ cells }) => cells.get(n)).filter((cell) => cell?.count));
 	const scale = logarithmic(Math.min(...all.map((cell) => cell.mean)), Math.max(...all.map((cell) => cell.p99)), 14, 406);
@@ -381,9 +381,9 @@ function notes(cells, flows) {
 	const clamped = Math.max(0, ...[...cells].map(([, cell]) => cell.clamped));
 	if (clamped) told.push(`The network time of ${counted(clamped, "bytes")} came out below 0, by no more than the clocks may be wrong, and is counted as 0.`);
 	if (has("network") && [...cells].some(([, cell]) => cell.bound)) told.push("Brackets at the end of a bar: by how much the clocks of the two hosts may be wrong.");
-	if (!data.flows.length) told.push("No flow was told apart.");
+	if (!data.flows.length) told.push("No flow is shown separately.");
 	else if (data.flows.length < data.flows_known) {
-		told.push(`${counted(data.flows.length, "flows")} of ${data.flows_known.toLocaleString("en-US")} are told apart: those with most bytes.${data.has_sums ? " The others are in the sums of all flows." : " The others are in no figure."}`);
+		told.push(`${counted(data.flows.length, "flows")} of ${data.flows_known.toLocaleString("en-US")} are shown separately: those with most bytes.${data.has_sums ? " The others are in the sums of all flows." : " The others are in no figure."}`);
 	}
 	return told;
 }

@@ -38,7 +38,7 @@ pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
     println!(
         "\
 What a packet of QUIC costs the balancer (BPF_PROG_TEST_RUN, layer 2, {SERVERS} servers), in ns above an
-empty program. {ROUNDS} interleaved rounds of {PACKETS} packets a row; the least and the median of their differences."
+empty program. {ROUNDS} interleaved rounds of {PACKETS} packets per row; the least and the median of their differences."
     );
     println!("\n{:<52}{:>9}{:>8}{:>8}", "packet", "clients", "least", "median");
     let mut goals = Vec::new();

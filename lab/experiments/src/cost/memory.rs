@@ -108,7 +108,7 @@ fn kernel_maps() -> Result<()> {
 
 /// Writes a capture in which all flows are active to a pipe: three packets of each flow, then random ones.
 fn resident(stop: &Stop) -> Result<()> {
-    println!("\nReplay of that many flows at once (a pipe, five packets a flow; --format none)");
+    println!("\nReplay of that many flows at once (a pipe, five packets per flow; --format none)");
     println!("{:>12}{:>18}{:>18}{:>10}", "flows", "resident MB", "bytes a flow", "CPU s");
     let mut idle = 0;
     for flows in [1, 10_000, 100_000, 1_000_000] {

@@ -29,8 +29,8 @@ pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
     println!(
         "\
 Replay of generated captures of TCP with timestamps: requests, answers of ten segments, an ACK for
-each two of them; {SNAP} bytes a packet, held in the page cache. Output goes to /dev/null.
-CPU: seconds in user space and kernel, median of {rounds} interleaved rounds. Packets a second: of CPU time.
+each two of them; {SNAP} bytes per packet, held in the page cache. Output goes to /dev/null.
+CPU: seconds in user space and kernel, median of {rounds} interleaved rounds. Packets per second: of CPU time.
 Memory: greatest resident size."
     );
     let mut goals = Vec::new();

@@ -46,7 +46,7 @@ pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
 Programs with dwell and without, in turns: median of the rounds (least to greatest), each with dwell as
 a ratio to the mean of the two without around it."
     );
-    println!("\nOne iperf3, flat out over veth: bits a second");
+    println!("\nOne iperf3, flat out over veth: bits per second");
     let left = flat_out(rounds, stop)?;
     println!("\n{SENDERS} processes that send over veth: CPU time for the same bytes");
     let pair = Pair::start("bench-socket")?;

@@ -92,7 +92,7 @@ pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
         "\
 One TCP connection (cubic) between two namespaces joined by veth; its sender, its receiver and what the
 programs cost are all in this process. Each window with dwell lies between two without: median of the
-rounds (least to greatest). Bytes a second are disturbed by other work on this machine, CPU time a byte
+rounds (least to greatest). Bytes per second are disturbed by other work on this machine, CPU time per byte
 less so. Programs: what they ran, share of all processors' time, as the kernel counts it in windows of
 its own (its accounting makes them dearer)."
     );
@@ -107,7 +107,7 @@ its own (its accounting makes them dearer)."
             }
         }
     }
-    println!("\nNanoseconds a run of each program, flat out, with the kernel's accounting in them");
+    println!("\nNanoseconds per run of each program, flat out, with the kernel's accounting in them");
     hooks(stop)?;
     println!("\nPrograms of another port, without the accounting");
     let unselected = unselected(rounds, stop)?;
@@ -120,7 +120,7 @@ its own (its accounting makes them dearer)."
 /// Returns the bytes per second that are left with each variant, in percent.
 fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'static str, f64)>> {
     let net = Net::start(pace)?;
-    println!("{:<24}{:>24}{:>24}{:>10}", "dwell", "bytes a second", "CPU time a byte", "programs");
+    println!("{:<24}{:>24}{:>24}{:>10}", "dwell", "bytes per second", "CPU time per byte", "programs");
     let mut without = vec![net.window(WINDOW, stop)?];
     let mut with: Vec<Vec<Window>> = VARIANTS.iter().map(|_| Vec::new()).collect();
     let mut programs = Vec::new();
@@ -216,7 +216,7 @@ fn unselected(rounds: usize, stop: &Stop) -> Result<f64> {
     drop(echo.join());
     let each: Vec<f64> = extra.iter().map(|ns| ns / runs).collect();
     println!(
-        "round trip {before:.0} ns, {runs:.1} runs in it: {:.0} ns a run ({:.0} to {:.0})",
+        "round trip {before:.0} ns, {runs:.1} runs in it: {:.0} ns per run ({:.0} to {:.0})",
         median(&each),
         least(&each),
         greatest(&each)

@@ -209,7 +209,7 @@ impl fmt::Display for LoadReport {
         let time = |time: Option<Nanos>| time.map_or("-".to_owned(), |time| time.to_string());
         writeln!(
             f,
-            "{} requests in {seconds:.1} s, {:.0} a second, {:.1} Mbit/s of answers",
+            "{} requests in {seconds:.1} s, {:.0} per second, {:.1} Mbit/s of answers",
             self.requests,
             rate(self.requests as f64),
             rate(self.bytes as f64 * 8e-6),

@@ -214,7 +214,7 @@ fn estimators(text: &str) -> Result<Estimators, String> {
         }
     }
     if list.iter().any(|entry| entry.contains("--interval")) {
-        return Err("--interval is one for all: give it beside the list".into());
+        return Err("--interval is one for all: give it outside the list".into());
     }
     Ok(Estimators(list))
 }

@@ -69,7 +69,7 @@ impl Scenario {
             Scenario::Bulk => "a bulk flow through a bottleneck of 10 Mbit/s, 20 ms away",
             Scenario::Competing => "the same with 20 competing flows",
             Scenario::Download => "a file of 1 MB over HTTP, again and again, at 100 Mbit/s, 20 ms away",
-            Scenario::Video => "a video over HTTP, a segment of 500 KB each two seconds, at 10 Mbit/s, 20 ms away",
+            Scenario::Video => "a video over HTTP, a segment of 500 KB every two seconds, at 10 Mbit/s, 20 ms away",
             Scenario::Buffers => "two flows through 10 Mbit/s, with send buffers of 16 and of 512 KB",
             Scenario::Priorities => {
                 "two flows that share the sender's own queue of 20 Mbit/s, the first goes before the second"

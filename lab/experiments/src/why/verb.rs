@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo dwell-lab why                              settings that nothing was chosen or mended on
+  sudo dwell-lab why                              settings that nothing was chosen or fixed on
   sudo dwell-lab why --settings tuning            those on which they were chosen
   sudo dwell-lab why --pairs --runs 3             two faults at the same time, three times each
   sudo dwell-lab why --captures --keep out        from captures too, which are kept

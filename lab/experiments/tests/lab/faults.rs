@@ -132,7 +132,7 @@ fn root_frames_of_8_mib_for_ever_and_one_byte_per_second_do_not_keep_agents_out(
     if skipped() {
         return;
     }
-    let objects = faults(&["long-frames", "one-byte-a-second"], "30s");
+    let objects = faults(&["long-frames", "one-byte-per-second"], "30s");
     assert_nothing_is_lost(&objects);
 }
 

@@ -82,13 +82,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
 
-    /// Create the key of an agent, NAME.key beside the list of --agents, add it to that list, and exit; a former key of
-    /// that name is no longer valid
+    /// Create the key of an agent, NAME.key next to the list of --agents, add it to that list, and exit; a former key
+    /// of that name is no longer valid
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"])]
     new_agent: Option<String>,
 
-    /// Print a token by which the agent NAME gets its key from this collector itself, once, note it beside the list of
-    /// --agents, and exit; a former token of that name is no longer valid, and its key once this one is used
+    /// Print a token by which the agent NAME gets its key from this collector itself, once, note it next to the list
+    /// of --agents, and exit; a former token of that name is no longer valid, and its key once this one is used
     #[arg(long, value_name = "NAME", requires_all = ["agents", "key_file"], conflicts_with = "new_agent")]
     new_token: Option<String>,
 
@@ -243,7 +243,7 @@ impl Args {
                 spool_bytes: self.spool_limit.unwrap_or(SPOOL_BYTES),
             }),
             (Place::Server(_), None) => {
-                Err(Failure::usage(anyhow!("name a file with --spool: what is on its way to the server waits there")))
+                Err(Failure::usage(anyhow!("name a file with --spool: rows for the server wait there")))
             }
         }
     }

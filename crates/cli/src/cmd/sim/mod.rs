@@ -19,7 +19,7 @@ use crate::{
 /// Simulate balancing policies: what they do to latency, 0-RTT and load
 ///
 /// Simulates clients, a balancer and servers with queues. The policies are the balancer's own code.
-/// Needs neither a network nor root; the same seed gives the same figures on any machine.
+/// Needs neither a network nor root; the same seed gives the same figures with the same build.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

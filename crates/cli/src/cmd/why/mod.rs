@@ -26,7 +26,7 @@ use crate::{
     written::WriteArgs,
 };
 
-/// Say why connections are slow, with the evidence, and what to do about it
+/// Find out why connections are slow, with the evidence, and what to do about it
 ///
 /// Looks at the TCP connections of a target for a while: what they wait for, and for how long. Prints
 /// one sentence, where the time went, the facts for and against, what could not be seen, and commands

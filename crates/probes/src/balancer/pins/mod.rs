@@ -29,7 +29,7 @@ use super::{
 use crate::{
     Chain, Error, Interface, XdpMode, attach,
     error::io_error,
-    host::{bpf_filesystem_remedy, native_xdp, program_by_id, xdp_mode},
+    host::{bpf_filesystem_remedy, program_by_id, xdp_mode},
     load,
     vantage::failed,
 };
@@ -463,14 +463,10 @@ impl Folder {
     }
 }
 
-/// Whether the program of an interface is run by what is wanted. A link keeps its mode.
+/// Whether the program of an interface is run by what is wanted. A link keeps its mode, and whether the driver would take it now
+/// shows only once it is gone.
 fn is_in_mode(wanted: XdpMode, interface: &Interface) -> bool {
-    let wanted = match wanted {
-        XdpMode::Any if native_xdp(interface.index) == Some(true) => XdpMode::Native,
-        XdpMode::Any => return true,
-        wanted => wanted,
-    };
-    xdp_mode(interface.index).is_none_or(|running| running == wanted)
+    wanted == XdpMode::Any || xdp_mode(interface.index).is_none_or(|running| running == wanted)
 }
 
 /// Describes the contents of a map, in the plural.

@@ -57,7 +57,7 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec
             let bytes = crate::counted(path.bytes, "stamped byte", "stamped bytes");
             format!("{certainty}: {bytes} of {connections} in {looked}")
         }
-        None => format!("{certainty}: {connections} for {looked}, of whose time {idle:.0} % were idle"),
+        None => format!("{certainty}: {connections} for {looked}, {idle:.0} % of whose time was idle"),
     };
     put(out, format_args!("  {}\n", lines.fit(&seen, 2, MARGIN)));
     if evidence.poll_interval_ns() > 0.0 {

@@ -84,7 +84,7 @@ dwell's, from an idle network to an idle network, in all rounds; lost: samples t
         flows: only.unwrap_or(if quick { vec![10] } else { vec![10, 1000] }),
         variants: &FEW_VARIANTS,
     };
-    println!("\nOne segment a packet (gso_max_segs 1)");
+    println!("\nOne segment per packet (gso_max_segs 1)");
     let mut goals = measure(&alone, true, cpu, stop)?;
     println!("\nSegmentation offload on: packets of up to 64 KB");
     goals.extend(measure(&joined, false, cpu, stop)?);

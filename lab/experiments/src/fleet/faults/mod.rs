@@ -56,7 +56,7 @@ const FAULTS: [Fault; 17] = [
     fault("versions", "unknown versions", acts::other_versions),
     fault("batches-twisted", "batches twice and out of order", acts::batches_twisted),
     fault("long-frames", "frames of 8 MiB for ever", acts::long_frames),
-    fault("one-byte-a-second", "one byte per second", acts::one_byte_a_second),
+    fault("one-byte-per-second", "one byte per second", acts::one_byte_a_second),
     fault("silence", "connections that never speak", acts::silence),
 ];
 

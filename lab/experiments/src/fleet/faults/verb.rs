@@ -32,7 +32,7 @@ pub(in super::super) struct Faults {
     /// How long agents report during each
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Duration,
-    /// What the moments at which something is killed are drawn from
+    /// Random seed of the moments at which something is killed
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Output format: text, or jsonl with one object per fault
@@ -79,8 +79,8 @@ const COLUMNS: Columns<9> = Columns([
     ("times", 8),
     ("acknowledged", 14),
     ("stored", 8),
-    ("lost, told", 12),
-    ("untold", 8),
+    ("lost, noted", 12),
+    ("unnoted", 8),
     ("doubled", 9),
     ("others s", 10),
     ("MiB", 6),

@@ -21,7 +21,7 @@ impl fmt::Display for Report {
         if let Some(cost) = self.cost {
             let share = percent_to(2, self.processor_share());
             let run_ns = cost.run_ns();
-            writeln!(f, "dwell response: {run_ns:.0} ns a packet, {share} % of a processor")?;
+            writeln!(f, "dwell response: {run_ns:.0} ns per packet, {share} % of a processor")?;
         }
         writeln!(f)?;
         for comparison in &self.comparisons {

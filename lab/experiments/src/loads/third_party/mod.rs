@@ -147,7 +147,7 @@ impl fmt::Display for ThirdPartyReport {
         let latency = &self.latency;
         writeln!(
             f,
-            "{} requests in {seconds:.1} s, {:.0} a second, in {} batches of {}",
+            "{} requests in {seconds:.1} s, {:.0} per second, in {} batches of {}",
             self.requests,
             self.requests as f64 / seconds,
             latency.batches,

@@ -46,7 +46,7 @@ pub(super) fn run<T>(
 ) -> Result<(ThirdPartyReport, T)> {
     let (connections, threads) = (options.connections, options.threads);
     if !connections.is_multiple_of(threads) {
-        let reason = format!("{connections} is no multiple of {threads} threads; wrk gives each as many");
+        let reason = format!("{connections} is not a multiple of {threads} threads; wrk gives each as many");
         return Err(Error::invalid("connections", reason));
     }
     require("wrk")?;

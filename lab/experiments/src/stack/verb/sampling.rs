@@ -57,7 +57,7 @@ pub fn run(time: Duration) -> Result<Exit, Failure> {
     log(format_args!("a flow of 1 Gbit/s, {time:?} at each size"));
     say(&format!(
         "{:>10}{:>16}{:>16}{:>16}{:>16}",
-        "1 byte in", "sent, a second", "read, a second", "sender, 1 CPU", "receiver, 1 CPU"
+        "1 byte in", "sent per s", "read per s", "sender, 1 CPU", "receiver, 1 CPU"
     ))?;
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -112,7 +112,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     let percent = |share: f64| (share * 100.0).round();
     let places = [
         (shares.sender, "in this host's send buffer", Some((&total.sender, remedy.as_str()))),
-        (shares.network, "in the network or for the other end, taken as half of the round trip", None),
+        (shares.network, "in the network or waiting for the other end, taken as half of the round trip", None),
         (shares.receiver, "in this host's receive buffer", Some((&total.receiver, ": the program reads late"))),
     ];
     let (share, place, buffer) = places.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
@@ -126,7 +126,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
             if mean_ns < LATE_NS { "" } else { advice }
         }
     };
-    Some(format!("{} % of the {whole} that a byte takes it waits {place}{advice}.", percent(share)))
+    Some(format!("A byte takes {whole}, {} % of it {place}{advice}.", percent(share)))
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
            600 ms   655 ms   380 ms        -        -  9.60 Mbit/s      0 bit/s   1.20 MB       0 B     3  192.0.2.1:44321 → 198.51.100.7:443
                 -        -        -        -        -            -            -         -         -     0  [2001:db8::1]:50000 → [2001:db8:0:1::443]:443
            600 ms   655 ms   380 ms        -        -  4.80 Mbit/s      0 bit/s   1.20 MB       0 B     3  all 2 connections
-        76 % of the 790 ms that a byte takes it waits in this host's send buffer: try --minimize.
+        A byte takes 790 ms, 76 % of it in this host's send buffer: try --minimize.
         "#);
     }
 
