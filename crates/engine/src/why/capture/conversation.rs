@@ -73,9 +73,11 @@ pub(super) struct Conversation {
     pub(super) quiet: [[Silences; 2]; 2],
     /// From the last data of an end to the first data of the other.
     pub(super) turns: [Silences; 2],
-    /// Silences of the server within answers that the client has waited for, and those of which that is not known yet.
+    /// Silences of the server within answers that the client has waited for, and those of which that is not known yet: that are too
+    /// long for pauses of a transfer, and others.
     within: Silences,
     unsettled: Silences,
+    pauses: Silences,
     pub(super) last_data_ns: u64,
     idle_ns: f64,
     requests: Turns,
@@ -154,6 +156,7 @@ impl Conversation {
             turns: [Silences::default(); 2],
             within: Silences::default(),
             unsettled: Silences::default(),
+            pauses: Silences::default(),
             last_data_ns: first.time_ns,
             idle_ns: 0.0,
             requests: Turns::default(),
@@ -274,7 +277,9 @@ impl Conversation {
         let mut turn_ns = None;
         if self.speaker != Some(side) {
             self.burst_bytes = 0;
-            self.settle_within(side);
+            if side == self.client {
+                self.settle_within(true);
+            }
             if self.speaker.is_some() {
                 let ns = self.last_ns.saturating_sub(self.last_data_ns);
                 self.turns[1 - side].add(ns);
@@ -462,14 +467,20 @@ impl Conversation {
         }
     }
 
-    /// Settles whether the client has waited within the last answer, once an end goes on or the client closes: it has if it does so
-    /// as soon as it has the answer.
-    pub(super) fn settle_within(&mut self, next: usize) {
-        let silences = std::mem::take(&mut self.unsettled);
+    /// Settles whether the client has waited within the last answer, once it goes on or closes: it has if it does so as soon as it has
+    /// the answer. Pauses of a few milliseconds in what it does not ask on about are those of a transfer.
+    pub(super) fn settle_within(&mut self, goes_on: bool) {
+        let (silences, pauses) = (std::mem::take(&mut self.unsettled), std::mem::take(&mut self.pauses));
         let after_ns = self.last_ns.saturating_sub(self.last_data_ns);
-        match next == self.client && after_ns <= self.reach[next].base() + SOON_NS {
+        let is_soon = after_ns <= self.reach[self.client].base() + SOON_NS;
+        match is_soon {
             true => self.within.plus(&silences),
             false => self.idle_ns += silences.sum_ns as f64,
+        }
+        let server = 1 - self.client;
+        match is_soon && goes_on {
+            true => self.within.plus(&pauses),
+            false => self.quiet[server][server].plus(&pauses),
         }
     }
 
@@ -480,11 +491,13 @@ impl Conversation {
         }
         let longest_ns = longest_pause_ns(std::mem::take(&mut self.burst_bytes), self.longest_segment);
         match self.speaker {
-            Some(speaker) if speaker != next || ns <= longest_ns => self.quiet[speaker][next].add(ns),
-            // It may have sent the head of its answer at once, and then gone to work.
+            Some(speaker) if speaker != next => self.quiet[speaker][next].add(ns),
+            // It may have sent the head of its answer at once, and then gone to work, or work piece by piece.
             Some(_) if next != self.client && self.turns[self.client].count > 0 && ns <= LONGEST_WORK_NS => {
-                self.unsettled.add(ns);
+                let silences = if ns <= longest_ns { &mut self.pauses } else { &mut self.unsettled };
+                silences.add(ns);
             }
+            Some(_) if ns <= longest_ns => self.quiet[next][next].add(ns),
             _ => self.idle_ns += ns as f64,
         }
         self.goes_on |= next == self.client && self.speaker == Some(next);

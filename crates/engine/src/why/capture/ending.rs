@@ -27,7 +27,7 @@ impl Conversation {
             self.ends_of_requests.refused = 1;
         }
         if side == self.client {
-            self.settle_within(side);
+            self.settle_within(false);
         }
         if side == self.client && !is_reset {
             // It has asked all that it wants to ask, and may still be answered.

@@ -90,6 +90,8 @@ pub(super) struct Sender {
     flight_ns: u64,
     /// Time in which a message was under way and the peer had no room for more, which matters only if there is more.
     without_room_ns: u64,
+    /// Time in transfer since the peer's window was last full.
+    unfilled_ns: u64,
     /// Times, but for those since the last progress.
     times: Times,
     since_progress: Times,
@@ -252,6 +254,7 @@ impl Sender {
             self.since_progress.add(Part::Distance, (due_ns - from_ns) as f64);
             self.since_progress.add(Part::Answer, (to_ns - due_ns) as f64);
         } else {
+            self.unfilled_ns = self.unfilled_ns.saturating_add(time);
             let (flight, mss) = (self.in_flight(), self.mss());
             self.flights.spend(from_ns, to_ns, flight, mss, path);
             let base = path.base_ns as f64 / path.current_ns.max(path.base_ns).max(1) as f64;
@@ -368,6 +371,9 @@ impl Sender {
         if self.is_transferring() && self.recovery.is_none() {
             let flight = self.in_flight();
             self.flights.send(now_ns, flight, path);
+            if self.is_window_limited() {
+                self.fill_window(path);
+            }
         }
         true
     }
@@ -426,6 +432,7 @@ impl Sender {
             self.settle_burst(now_ns, path);
             // TCP shrinks its window in such a pause.
             self.flights.lose();
+            self.unfilled_ns = u64::MAX;
             let transfer_ns = self.times.get(Part::Transfer) + self.since_progress.get(Part::Transfer);
             self.burst =
                 Some(Burst { start_ns: now_ns, first_bytes: 0, bytes: 0, peak_before: self.peak_bytes, transfer_ns });
@@ -534,6 +541,20 @@ impl Sender {
             path,
         });
         round_trip
+    }
+
+    /// The peer's window is full. If it was so a round trip ago, it has been the limit since: a sender that paces spreads over that
+    /// time what the window allows.
+    fn fill_window(&mut self, path: Path) {
+        let most_ns = path.current_ns.max(path.base_ns) * 3 / 2;
+        let mut left = Some(std::mem::take(&mut self.unfilled_ns)).filter(|ns| *ns <= most_ns).unwrap_or(0) as f64;
+        for times in [&mut self.since_progress, &mut self.times] {
+            for part in [Part::Transfer, Part::RemoteQueue] {
+                let some = times.get(part).min(left);
+                times.shift(part, Part::ReceiverWindow, some);
+                left -= some;
+            }
+        }
     }
 
     /// There was more to send than the peer had room for.

@@ -7,6 +7,8 @@ impl Conversation {
     pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
         self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
+        let server = 1 - self.client;
+        self.quiet[server][server].plus(&self.pauses);
         if self.is_refused() {
             // Nothing was opened, and nobody waited.
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);

@@ -213,3 +213,29 @@ fn a_stream_at_an_even_pace_is_not_far_away() {
         assert_ne!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
     }
 }
+
+/// BBR paces what the window of a slow reader allows, so that it looks like pauses.
+#[test]
+fn a_window_that_a_paced_flight_fills_at_its_end_is_the_limit() {
+    let mut wire = Wire::new();
+    wire.handshake(20 * MS);
+    for _ in 0..40 {
+        let begin = wire.sent[0];
+        let ack = |wire: &mut Wire, after_ns: u64, pairs: u32| {
+            let sent = std::mem::replace(&mut wire.sent[0], begin + 2_000 * pairs);
+            wire.packet(after_ns, End::Server, wire.sent[1], "A", ((16_000 - 2_000 * pairs) / 128) as u16, 0);
+            wire.sent[0] = sent;
+        };
+        for pair in 0..8 {
+            wire.data(4 * MS, End::Client, 1_000);
+            wire.data(0, End::Client, 1_000);
+            if pair >= 5 {
+                ack(&mut wire, 0, pair - 4);
+            }
+        }
+        (4..=8).for_each(|pairs| ack(&mut wire, 4 * MS, pairs));
+        wire.packet(20 * MS, End::Server, wire.sent[1], "A", 125, 0);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::ReceiverWindow), "{verdict:?}");
+}

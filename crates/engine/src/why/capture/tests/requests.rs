@@ -251,6 +251,28 @@ fn work_after_the_head_of_an_answer_is_the_services_if_the_client_waits_for_its_
 }
 
 #[test]
+fn an_answer_that_is_computed_piece_by_piece_is_the_services() {
+    for at_server in [false, true] {
+        let mut wire = Wire::new();
+        let (to_server_ns, to_client_ns) = if at_server { (10_000, 4 * MS) } else { (4 * MS, 10_000) };
+        wire.handshake_between(to_server_ns, to_client_ns);
+        for _ in 0..20 {
+            wire.data(MS, End::Client, 100);
+            wire.ack(to_server_ns, End::Server);
+            for _ in 0..5 {
+                (0..3).for_each(|_| wire.data(0, End::Server, 1_000));
+                wire.ack(to_client_ns, End::Client);
+                wire.now_ns += 40 * MS - to_client_ns;
+            }
+            wire.data(0, End::Server, 500);
+            wire.ack(to_client_ns, End::Client);
+        }
+        let verdict = wire.verdict();
+        assert!(matches!(cause(&verdict), Some(Cause::SlowService | Cause::SlowAnswer)), "{at_server} {verdict:?}");
+    }
+}
+
+#[test]
 fn a_request_that_was_lost_beyond_the_capture_is_not_the_work_of_the_service() {
     let mut wire = Wire::new();
     wire.handshake(20 * MS);
