@@ -72,7 +72,7 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	turn->base_tick = turn->first_tick;
 	turn->base_echo = turn->first_echo;
 	turn->clock_samples = 0;
-	turn->path = 0;
+	turn->path = turn->queue = 0;
 }
 
 /* An ACK within a tick of the soonest one is a sample of when in its tick a segment is sent. One that a request carries may
@@ -196,6 +196,28 @@ static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, 
 	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
 }
 
+/* What the path adds is kept in units of 16 ticks (4 us), up to 268 ms. */
+#define DWELL_PATH_SHIFT 4
+
+static __always_inline __u32 dwell_path(const struct dwell_turn_state *turn)
+{
+	return (__u32)turn->path << DWELL_PATH_SHIFT;
+}
+
+/* Notes how late an ACK is that was sent at once. A tick of the server is no queue. */
+static __always_inline void dwell_path_seen(struct dwell_turn_state *turn, __s32 late, __u32 unit)
+{
+	__u32 path = late > (__s32)unit ? late >> DWELL_PATH_SHIFT : 0;
+
+	turn->path = path < 0xffff ? path : 0xffff;
+	if (turn->end) /* behind segments of its own answer */
+		return;
+	if (turn->path >= turn->queue)
+		turn->queue = turn->path;
+	else
+		turn->queue -= (__u32)(turn->queue - turn->path) >> 4;
+}
+
 /* Returns whether an ACK of several segments was sent at once; `prompt` says that their number alone shows it, of a client that
  * acknowledges each second segment. One that waits for more of them, or for its timer, sends such ACKs too: until it has
  * been seen not to, an ACK was sent at once if it is later than the path makes it by less than a timer, and within an answer by
@@ -208,7 +230,7 @@ static __always_inline int dwell_is_at_once(const struct dwell_auto_state *state
 
 	if (state->second)
 		allowed = DWELL_DELAYED_ACK;
-	return late < (__s32)(turn->path + allowed) || (prompt && (state->second || late == DWELL_LATE_UNKNOWN));
+	return late < (__s32)(dwell_path(turn) + allowed) || (prompt && (state->second || late == DWELL_LATE_UNKNOWN));
 }
 
 /* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither
@@ -216,7 +238,7 @@ static __always_inline int dwell_is_at_once(const struct dwell_auto_state *state
  */
 static __always_inline int dwell_follows_prompt(const struct dwell_turn_state *turn, __u32 before)
 {
-	return turn->end && turn->end == before && turn->path <= DWELL_BURST;
+	return turn->end && turn->end == before && dwell_path(turn) <= DWELL_BURST;
 }
 
 /* Returns true if the client's timer sent a late ACK of a last segment, and no queue on the path delayed that segment. By

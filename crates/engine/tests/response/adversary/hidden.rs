@@ -73,6 +73,18 @@ fn a_slow_line_is_not_taken_for_a_pause() {
 }
 
 #[test]
+fn a_queue_that_comes_and_goes_is_not_taken_for_a_pause() {
+    let outcome = outcome(|setting| {
+        setting.jitter_ns = 6 * MS;
+        setting.service_ns = Draw::Exponential(MS);
+        setting.think_ns = Draw::Between(0, 140 * MS);
+        setting.answer_bytes = Draw::Between(29, 118);
+        setting.acks = Acks::Linux { jiffy_ns: MS };
+    });
+    assert!(outcome.epochs >= 60 && outcome.far_off == 0, "{outcome:?}");
+}
+
+#[test]
 fn pieces_of_answers_are_not_taken_for_a_pause() {
     for between_ms in [2, 7, 15] {
         assert_not_misled(&outcome(|setting| {
