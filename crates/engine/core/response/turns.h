@@ -124,6 +124,18 @@ static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __
 	return end;
 }
 
+/* Returns true if an answer's first ACK, of several segments, may have waited for more of them: it is later than the soonest one
+ * by more than an eighth of the latency and two ticks of the server, and the client was not seen to acknowledge each second
+ * segment.
+ */
+static __always_inline int dwell_may_wait(const struct dwell_auto_state *state, __u32 tick, __s32 late)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+
+	return !turn->end && !state->second && late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) &&
+	       late > (__s32)((tick - turn->start) / 8);
+}
+
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
 static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 						const struct dwell_response_config *config,
@@ -182,10 +194,12 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 			turn->flags |= DWELL_TURN_UNSURE;
 			end = dwell_turn_earliest(turn, tick, waited);
 		}
-	} else if (!certain && several && (prompt || !turn->mss)) {
+	} else if (several && (certain ? dwell_may_wait(state, tick, late) : prompt || !turn->mss)) {
 		/* a queue on the path, a client that waits for more, or one jumbo segment */
 		turn->flags |= DWELL_TURN_UNSURE;
 		end = dwell_turn_earliest(turn, tick, waited);
+		if ((__s32)(end - (tick - late)) < 0)
+			end = tick - late;
 	} else if (!certain && late > (__s32)(dwell_path(turn) + unit)) {
 		end = dwell_turn_moved(state, tick, late, waited, carried);
 		turn->flags |= unclear; /* what delayed the ACK before may have delayed the segment */
