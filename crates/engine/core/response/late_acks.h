@@ -36,6 +36,8 @@ static __always_inline __u32 dwell_known_tick(__u64 measured_ns, __u32 count, in
 		return most < 900000 || least > 3 * DWELL_USUAL_TICK_NS ? 0 : DWELL_USUAL_TICK_NS;
 	if (least <= 1000000 && most >= 1000000)
 		return 1000000;
+	if (measured_ns < 3750000 && most >= 3333333 && least <= 3333333)
+		return 3333333;
 	if (least <= 4000000 && most >= 4000000)
 		return 4000000;
 	if (least <= 10000000 && most >= 10000000)
