@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* auto: which ACKs a client sent at once, and whether its timer or the path delayed the others: by the server's clock, as
- * TCP timestamps echo it, and by what the client was seen to do.
+/* auto: which ACKs a client sent at once, whether its timer or the path delayed the others, and when the answers ended that
+ * these acknowledge: by the server's clock, as TCP timestamps echo it, and by what the client was seen to do.
  */
 #ifndef DWELL_RESPONSE_LATE_ACKS_H
 #define DWELL_RESPONSE_LATE_ACKS_H
@@ -36,6 +36,8 @@ static __always_inline __u32 dwell_known_tick(__u64 measured_ns, __u32 count, in
 		return most < 900000 || least > 3 * DWELL_USUAL_TICK_NS ? 0 : DWELL_USUAL_TICK_NS;
 	if (least <= 1000000 && most >= 1000000)
 		return 1000000;
+	if (measured_ns < 3750000 && most >= 3333333 && least <= 3333333)
+		return 3333333;
 	if (least <= 4000000 && most >= 4000000)
 		return 4000000;
 	if (least <= 10000000 && most >= 10000000)
@@ -72,7 +74,7 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	turn->base_tick = turn->first_tick;
 	turn->base_echo = turn->first_echo;
 	turn->clock_samples = 0;
-	turn->path = 0;
+	turn->path = turn->queue = 0;
 }
 
 /* An ACK within a tick of the soonest one is a sample of when in its tick a segment is sent. One that a request carries may
@@ -196,6 +198,28 @@ static __always_inline int dwell_is_prompt(const struct dwell_turn_state *turn, 
 	return bytes >= 2 * segments.usual && ((turn->mss && bytes >= 2 * segments.most) || !(bytes % segments.usual));
 }
 
+/* What the path adds is kept in units of 16 ticks (4 us), up to 268 ms. */
+#define DWELL_PATH_SHIFT 4
+
+static __always_inline __u32 dwell_path(const struct dwell_turn_state *turn)
+{
+	return (__u32)turn->path << DWELL_PATH_SHIFT;
+}
+
+/* Notes how late an ACK is that was sent at once. A tick of the server is no queue. */
+static __always_inline void dwell_path_seen(struct dwell_turn_state *turn, __s32 late, __u32 unit)
+{
+	__u32 path = late > (__s32)unit ? late >> DWELL_PATH_SHIFT : 0;
+
+	turn->path = path < 0xffff ? path : 0xffff;
+	if (turn->end) /* behind segments of its own answer */
+		return;
+	if (turn->path >= turn->queue)
+		turn->queue = turn->path;
+	else
+		turn->queue -= (__u32)(turn->queue - turn->path) >> 4;
+}
+
 /* Returns whether an ACK of several segments was sent at once; `prompt` says that their number alone shows it, of a client that
  * acknowledges each second segment. One that waits for more of them, or for its timer, sends such ACKs too: until it has
  * been seen not to, an ACK was sent at once if it is later than the path makes it by less than a timer, and within an answer by
@@ -208,7 +232,7 @@ static __always_inline int dwell_is_at_once(const struct dwell_auto_state *state
 
 	if (state->second)
 		allowed = DWELL_DELAYED_ACK;
-	return late < (__s32)(turn->path + allowed) || (prompt && (state->second || late == DWELL_LATE_UNKNOWN));
+	return late < (__s32)(dwell_path(turn) + allowed) || (prompt && (state->second || late == DWELL_LATE_UNKNOWN));
 }
 
 /* Returns true if the answer was acknowledged up to its last segment by the packet before this one, at `before`: neither
@@ -216,7 +240,7 @@ static __always_inline int dwell_is_at_once(const struct dwell_auto_state *state
  */
 static __always_inline int dwell_follows_prompt(const struct dwell_turn_state *turn, __u32 before)
 {
-	return turn->end && turn->end == before && turn->path <= DWELL_BURST;
+	return turn->end && turn->end == before && dwell_path(turn) <= DWELL_BURST;
 }
 
 /* Returns true if the client's timer sent a late ACK of a last segment, and no queue on the path delayed that segment. By
@@ -296,6 +320,98 @@ static __always_inline void dwell_came_together(struct dwell_auto_state *state)
 		state->timers -= DWELL_TIMERS_DOUBT & -DWELL_TIMERS_DOUBT;
 	else
 		state->together += state->together < DWELL_TOGETHER_MOST;
+}
+
+/* Returns the earliest end of an answer that a packet acknowledges, where no clock of the server shows it: after the packet
+ * before, which did not acknowledge it, and no sooner than seven eighths of the handshake's round trip after its request.
+ */
+static __always_inline __u32 dwell_turn_earliest(const struct dwell_turn_state *turn, __u32 tick, __u32 waited)
+{
+	__u32 end = turn->start + (turn->round_trip - turn->round_trip / 8), before = tick - waited;
+
+	if ((__s32)(end - before) < 0)
+		end = before;
+	return (__s32)(end - tick) < 0 ? end : tick;
+}
+
+/* Returns `end`, or when the answer may have ended if that is sooner by more than a fifth of the latency than the `latest` end: a
+ * queue on the path may have delayed it as it delayed what was acknowledged at once before, or not. Two ticks of the server
+ * are no queue.
+ */
+static __always_inline __u32 dwell_turn_queued(struct dwell_turn_state *turn, __u32 tick, __u32 late, __u32 waited,
+					       __u32 end, __u32 *latest)
+{
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, later = end;
+	__s32 open;
+
+	if (turn->end && waited < late)
+		late = waited; /* the packet before did not acknowledge it */
+	if (turn->flags & DWELL_TURN_MOVED && turn->queue > turn->path)
+		later += (__u32)(turn->queue - turn->path) << DWELL_PATH_SHIFT;
+	if ((__s32)(later - tick) > 0)
+		later = tick;
+	open = later - (tick - late);
+	if (open <= (__s32)(2 * unit) || open <= (__s32)((end - turn->start) / 5))
+		return end;
+	if (!(turn->flags & DWELL_TURN_UNSURE))
+		*latest = later;
+	turn->flags |= DWELL_TURN_UNSURE;
+	return tick - late;
+}
+
+/* Returns true if a late ACK may acknowledge several pieces of an answer, of which the server's clock shows the first: other
+ * answers of the epoch come in pieces. What is more than one ACK's worth is acknowledged on the way.
+ */
+static __always_inline int dwell_turn_hides(const struct dwell_auto_state *state)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+
+	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT &&
+	       (state->pieced || 8 * turn->pieces > dwell_tally_count(turn->answered));
+}
+
+/* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
+ * first segment came which it acknowledges. Where that may not be so, the answer ended then or later, up to the ACK.
+ */
+static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __u32 tick, __u32 late, __u32 waited,
+					      __u32 carried)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick - late + dwell_path(turn) + dwell_within_tick(turn);
+
+	/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
+	if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
+		turn->unit_ns = 0;
+		turn->flags |= DWELL_TURN_UNSURE;
+		return dwell_turn_earliest(turn, tick, waited);
+	}
+	turn->flags |= DWELL_TURN_MOVED;
+	if ((__s32)(end - (tick - waited)) < 0)
+		end = tick - waited; /* the packet before did not acknowledge it */
+	/* Segments that queue behind each other on the path look alike. If a request carries the ACK, it is the path that is
+	 * known to spread answers.
+	 */
+	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) &&
+	    (!carried || state->timers & DWELL_TIMERS_DOUBT) && tick - end > (end - turn->start) / 4)
+		turn->flags |= DWELL_TURN_UNSURE;
+	if (dwell_turn_hides(state))
+		turn->flags |= DWELL_TURN_UNSURE;
+	/* Too soon for a timer: a queue on the path, or the client had another reason. */
+	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
+		turn->flags |= DWELL_TURN_UNSURE;
+	return end;
+}
+
+/* Returns true if an answer's first ACK, of several segments, may have waited for more of them: it is later than the soonest one
+ * by more than an eighth of the latency and two ticks of the server, and the client was not seen to acknowledge each second
+ * segment.
+ */
+static __always_inline int dwell_may_wait(const struct dwell_auto_state *state, __u32 tick, __s32 late)
+{
+	const struct dwell_turn_state *turn = &state->turn;
+
+	return !turn->end && !state->second && late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) &&
+	       late > (__s32)((tick - turn->start) / 8);
 }
 
 #endif

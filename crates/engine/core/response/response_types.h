@@ -145,19 +145,20 @@ struct dwell_gap_state {
  * origin.
  */
 struct dwell_turn_state {
-	__u64 origin_ns;              /* time of the flow's first packet, less a tick; 0: none */
-	dwell_tally answered;         /* from the first packet of a request to the end of its answer, in the epoch */
-	__u32 start;                  /* first packet of the request under way; 0: none */
-	__u32 end;                    /* end of its answer so far, the earliest that it may be; 0: nothing has come */
-	__u32 sent;                   /* newest packet with data, or SYN */
-	__u32 progress;               /* newest progress, the latest that `end` may be */
-	__u32 pause;                  /* longest pause between pieces of the answer */
-	__u32 path;                   /* lateness of the newest ACK that was certainly sent at once */
-	__u32 bytes;                  /* of the answer so far */
-	__u32 round_trip;             /* of the handshake, lowered by sooner answers to lone requests; 0: unknown */
-	__u32 usual;                  /* running mean of latencies */
-	__u32 usual_bytes;            /* running mean of answers */
-	__u32 window_bytes;           /* for each request of a burst, what came before the next one */
+	__u64 origin_ns;      /* time of the flow's first packet, less a tick; 0: none */
+	dwell_tally answered; /* from the first packet of a request to the end of its answer, in the epoch */
+	__u32 start;          /* first packet of the request under way; 0: none */
+	__u32 end;            /* end of its answer so far, the earliest that it may be; 0: nothing has come */
+	__u32 sent;           /* newest packet with data, or SYN */
+	__u32 progress;       /* newest progress, the latest that `end` may be */
+	__u32 pause;          /* longest pause between pieces of the answer */
+	__u16 path;           /* lateness of the newest ACK that was sent at once, in 4 us: see DWELL_PATH_SHIFT */
+	__u16 queue;          /* ... of the latest of the last ones, each of which makes up for 1/16 */
+	__u32 bytes;          /* of the answer so far */
+	__u32 round_trip;     /* of the handshake, lowered by sooner answers to lone requests; 0: unknown */
+	__u32 usual;          /* running mean of latencies */
+	__u32 usual_bytes;    /* running mean of answers */
+	__u32 window_bytes;   /* for each request of a burst, what came before the next one */
 	__u32 first_tick, first_echo; /* from which the server's tick is measured */
 	__u32 base_tick, base_echo;   /* the ACK that came soonest, relative to the server's clock */
 	__u32 unit_ns;                /* the server's tick; 0: unknown */

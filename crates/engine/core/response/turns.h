@@ -37,89 +37,11 @@
 /* Forgets the connection, but not the epoch's figures. */
 static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 {
-	turn->start = turn->end = turn->round_trip = turn->path = 0;
+	turn->start = turn->end = turn->round_trip = 0;
+	turn->path = turn->queue = 0;
 	turn->usual = turn->usual_bytes = turn->window_bytes = 0;
 	turn->clock_samples = turn->clock_age = turn->refuted = 0;
 	turn->flags = 0;
-}
-
-/* Returns the earliest end of an answer that a packet acknowledges, where no clock of the server shows it: after the packet
- * before, which did not acknowledge it, and no sooner than seven eighths of the handshake's round trip after its request.
- */
-static __always_inline __u32 dwell_turn_earliest(const struct dwell_turn_state *turn, __u32 tick, __u32 waited)
-{
-	__u32 end = turn->start + (turn->round_trip - turn->round_trip / 8), before = tick - waited;
-
-	if ((__s32)(end - before) < 0)
-		end = before;
-	return (__s32)(end - tick) < 0 ? end : tick;
-}
-
-/* Returns `end`, or when the answer may have ended if that is sooner by more than a fifth of the latency: a queue on the path
- * may not have delayed it as it delayed what was acknowledged at once before. Two ticks of the server are no queue.
- */
-static __always_inline __u32 dwell_turn_queued(struct dwell_turn_state *turn, __u32 tick, __u32 late, __u32 waited,
-					       __u32 end)
-{
-	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT;
-	__s32 sooner;
-
-	if (turn->end && waited < late)
-		late = waited; /* the packet before did not acknowledge it */
-	sooner = end - (tick - late);
-	if (sooner <= (__s32)(2 * unit) || sooner <= (__s32)((end - turn->start) / 5))
-		return end;
-	turn->flags |= DWELL_TURN_UNSURE;
-	return tick - late;
-}
-
-/* Returns true if a late ACK may acknowledge several pieces of an answer, of which the server's clock shows the first: other
- * answers of the epoch come in pieces. What is more than one ACK's worth is acknowledged on the way.
- */
-static __always_inline int dwell_turn_hides(const struct dwell_auto_state *state)
-{
-	const struct dwell_turn_state *turn = &state->turn;
-
-	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT &&
-	       (state->pieced || 8 * turn->pieces > dwell_tally_count(turn->answered));
-}
-
-/* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the
- * first segment came which it acknowledges. Where that may not be so, the answer ended then or later, up to the ACK.
- */
-static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __u32 tick, __u32 late, __u32 waited,
-					      __u32 carried)
-{
-	struct dwell_turn_state *turn = &state->turn;
-	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick - late + turn->path + dwell_within_tick(turn);
-
-	/* Sooner than a round trip after its request: the server's tick is not what it was taken for. */
-	if ((__s32)(end - turn->start) < (__s32)(turn->round_trip - turn->round_trip / 4 - unit)) {
-		turn->unit_ns = 0;
-		turn->flags |= DWELL_TURN_UNSURE;
-		return dwell_turn_earliest(turn, tick, waited);
-	}
-	turn->flags |= DWELL_TURN_MOVED;
-	if ((__s32)(end - (tick - waited)) < 0)
-		end = tick - waited; /* the packet before did not acknowledge it */
-	/* Segments that queue behind each other on the path look alike. If a request carries the ACK, it is the path that is
-	 * known to spread answers.
-	 */
-	if (turn->end && !dwell_timer_sent(state, tick, tick - waited, end, carried) &&
-	    (!carried || state->timers & DWELL_TIMERS_DOUBT) && tick - end > (end - turn->start) / 4)
-		turn->flags |= DWELL_TURN_UNSURE;
-	if (dwell_turn_hides(state))
-		turn->flags |= DWELL_TURN_UNSURE;
-	/* Too soon for a timer: a queue on the path, or the client had another reason. */
-	if (!carried && waited < DWELL_LEAST_TIMER && tick - end > (tick - turn->start) / 8)
-		turn->flags |= DWELL_TURN_UNSURE;
-	return end;
-}
-
-/* Returns by how much the path delays an ACK that was sent at once. A tick of the server is no queue. */
-static __always_inline __u32 dwell_path_late(__s32 late, __u32 unit)
-{
-	return late > (__s32)unit ? late : 0;
 }
 
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
@@ -143,7 +65,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
 	if (late != DWELL_LATE_UNKNOWN && certain) {
-		turn->path = dwell_path_late(late, unit);
+		dwell_path_seen(turn, late, unit);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
 		else if (!turn->end &&
@@ -152,12 +74,12 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 			turn->base_echo = arrival->tsecr;
 			turn->stale = 0;
 		}
-	} else if (late < (__s32)turn->path) {
+	} else if (late < (__s32)dwell_path(turn)) {
 		turn->stale = 0; /* it has not become longer for all */
 	}
 	if (late != DWELL_LATE_UNKNOWN && !carried && waited < DWELL_LEAST_TIMER && !turn->end &&
 	    bytes <= segments.usual && arrival->seq == state->next_seq)
-		turn->path = dwell_path_late(late, unit); /* too soon for a timer, and no keepalive */
+		dwell_path_seen(turn, late, unit); /* too soon for a timer, and no keepalive */
 	if (!certain && !(turn->flags & DWELL_TURN_TIED))
 		late = DWELL_LATE_UNKNOWN; /* a timer, or a pause, may have delayed all ACKs so far alike */
 	if (!turn->start) {
@@ -180,20 +102,22 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 			turn->flags |= DWELL_TURN_UNSURE;
 			end = dwell_turn_earliest(turn, tick, waited);
 		}
-	} else if (!certain && several && (prompt || !turn->mss)) {
+	} else if (several && (certain ? dwell_may_wait(state, tick, late) : prompt || !turn->mss)) {
 		/* a queue on the path, a client that waits for more, or one jumbo segment */
 		turn->flags |= DWELL_TURN_UNSURE;
 		end = dwell_turn_earliest(turn, tick, waited);
-	} else if (!certain && late > (__s32)(turn->path + unit)) {
+		if ((__s32)(end - (tick - late)) < 0)
+			end = tick - late;
+	} else if (!certain && late > (__s32)(dwell_path(turn) + unit)) {
 		end = dwell_turn_moved(state, tick, late, waited, carried);
 		turn->flags |= unclear; /* what delayed the ACK before may have delayed the segment */
 		if (!(turn->flags & DWELL_TURN_UNSURE))
 			latest = end;
 		if (turn->flags & DWELL_TURN_MOVED)
-			end = dwell_turn_queued(turn, tick, late, waited, end);
+			end = dwell_turn_queued(turn, tick, late, waited, end, &latest);
 	} else if (carried) {
 		turn->flags |= DWELL_TURN_CARRIED;
-		end = dwell_turn_queued(turn, tick, late, waited, end);
+		end = dwell_turn_queued(turn, tick, late, waited, end, &latest);
 	}
 	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
 	if (!carried && bytes <= dwell_segments_of(state).usual)

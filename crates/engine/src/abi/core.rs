@@ -2476,7 +2476,8 @@ pub struct dwell_turn_state {
     pub sent: __u32,
     pub progress: __u32,
     pub pause: __u32,
-    pub path: __u32,
+    pub path: __u16,
+    pub queue: __u16,
     pub bytes: __u32,
     pub round_trip: __u32,
     pub usual: __u32,
@@ -2522,6 +2523,7 @@ const _: () = {
     ["Offset of field: dwell_turn_state::progress"][::std::mem::offset_of!(dwell_turn_state, progress) - 28usize];
     ["Offset of field: dwell_turn_state::pause"][::std::mem::offset_of!(dwell_turn_state, pause) - 32usize];
     ["Offset of field: dwell_turn_state::path"][::std::mem::offset_of!(dwell_turn_state, path) - 36usize];
+    ["Offset of field: dwell_turn_state::queue"][::std::mem::offset_of!(dwell_turn_state, queue) - 38usize];
     ["Offset of field: dwell_turn_state::bytes"][::std::mem::offset_of!(dwell_turn_state, bytes) - 40usize];
     ["Offset of field: dwell_turn_state::round_trip"][::std::mem::offset_of!(dwell_turn_state, round_trip) - 44usize];
     ["Offset of field: dwell_turn_state::usual"][::std::mem::offset_of!(dwell_turn_state, usual) - 48usize];

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 
 use super::{Outcome, Random, usual};
 use crate::{
-    support::{MS, SECOND},
+    support::{MS, SECOND, US},
     wire::{Acks, Draw, Setting, Stamps, run},
 };
 
@@ -68,6 +68,31 @@ fn a_slow_line_is_not_taken_for_a_pause() {
             setting.bits_per_second = 1_000 * kilobits;
             setting.service_ns = Draw::Between(MS, 2 * MS);
             setting.answer_bytes = Draw::Always(970);
+        }));
+    }
+}
+
+#[test]
+fn a_queue_that_comes_and_goes_is_not_taken_for_a_pause() {
+    let outcome = outcome(|setting| {
+        setting.jitter_ns = 6 * MS;
+        setting.service_ns = Draw::Exponential(MS);
+        setting.think_ns = Draw::Between(0, 140 * MS);
+        setting.answer_bytes = Draw::Between(29, 118);
+        setting.acks = Acks::Linux { jiffy_ns: MS };
+    });
+    assert!(outcome.epochs >= 60 && outcome.far_off == 0, "{outcome:?}");
+}
+
+#[test]
+fn a_client_that_waits_for_more_segments_is_not_taken_for_a_queue() {
+    for timer_ms in [25, 40, 100] {
+        assert_not_misled(&outcome(|setting| {
+            setting.service_ns = Draw::Between(400 * US, 700 * US);
+            setting.think_ns = Draw::Between(0, 65 * MS);
+            setting.answer_bytes = Draw::Either(10_341, 62_046, 0.2);
+            setting.acks = Acks::Every { segments: 8, timer_ns: timer_ms * MS };
+            setting.is_probing = true;
         }));
     }
 }
