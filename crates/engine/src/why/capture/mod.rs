@@ -8,6 +8,7 @@ mod datagrams;
 mod ending;
 mod flights;
 mod holes;
+mod questions;
 mod reach;
 mod scale;
 mod sender;
@@ -22,7 +23,7 @@ use std::collections::HashMap;
 
 pub use self::datagrams::UdpPackets;
 
-use self::{conversation::Conversation, twins::Twins};
+use self::{conversation::Conversation, questions::Questions, twins::Twins};
 use super::{CountKind, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
 use crate::{
     abi,
@@ -49,6 +50,7 @@ pub struct Replay {
     config: Box<abi::dwell_rtt_config>,
     /// Measures answers to questions of DNS.
     names: Tracker,
+    questions: Questions,
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
     /// Connections that several interfaces show.
     twins: Twins,
@@ -78,6 +80,7 @@ impl Replay {
         Replay {
             config: Box::new(config.to_core()),
             names: Tracker::new(&names),
+            questions: Questions::default(),
             conversations: HashMap::new(),
             twins: Twins::default(),
             labels: has_labels.then(Labels::default),
@@ -98,10 +101,10 @@ impl Replay {
         self.span_ns = Some((first.min(packet.time_ns), last.max(packet.time_ns)));
         let segment = Segment::read(packet, &self.config);
         let cut_before = self.names.counters().get(Counter::Truncated);
-        let evidence = &mut self.evidence;
+        let (evidence, questions) = (&mut self.evidence, &mut self.questions);
         self.names.observe(packet, |event| {
             if let Event::Sample(sample) = event {
-                evidence.add_name(sample.rtt_ns);
+                questions.take(&sample).into_iter().for_each(|ns| evidence.add_name(ns));
             }
         });
         let segment = match segment {
@@ -170,6 +173,9 @@ impl Replay {
             self.count(&figures);
         }
         let mut evidence = self.evidence;
+        while let Some(ns) = self.questions.settle() {
+            evidence.add_name(ns);
+        }
         evidence.on_several_interfaces = self.twins.count;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);

@@ -37,3 +37,24 @@ fn a_connection_that_passes_two_interfaces_waits_once() {
         assert!(all_ns < 3.0 * 600.0 * MS as f64, "{verdict:?}");
     }
 }
+
+#[test]
+fn a_question_to_a_name_server_that_passes_two_interfaces_waits_once() {
+    let mut replay = Replay::new(Filter::default(), true);
+    // An address of each family is asked for at once, from one socket.
+    let packets = [(0, 0, 1), (0, 1, 1), (0, 0, 2), (0, 1, 2), (40, 1, 1), (40, 1, 2), (41, 0, 1), (41, 0, 2)];
+    for (at_ms, interface, id) in packets {
+        let is_answer = at_ms > 0;
+        let builder = match is_answer {
+            true => PacketBuilder::ipv4(SERVER.0, CLIENT.0, 64).udp(53, 5_000),
+            false => PacketBuilder::ipv4(CLIENT.0, SERVER.0, 64).udp(5_000, 53),
+        };
+        let head = [0, id, if is_answer { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        let mut data = Vec::new();
+        builder.write(&mut data, &[&head[..], &[1, b'a', 0, 0, 1, 0, 1]].concat()).unwrap();
+        let wire_len = data.len() as u32;
+        replay.observe(&Observation { time_ns: at_ms * MS, interface, link: 101, data: &data, wire_len });
+    }
+    let names = replay.evidence("names").names;
+    assert_eq!((names.count, names.longest_ns), (2, 41 * MS), "{names:?}");
+}
