@@ -22,6 +22,8 @@ use crate::{
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 /// Up to this many segments in flight are a message, which fills no queue; more are a transfer.
 pub(super) const MESSAGE_SEGMENTS: u32 = 2;
+/// One to fill the congestion window, and one for the rest, a bit late.
+pub(super) const FEW_ROUND_TRIPS: f64 = 2.2;
 /// TCP repairs a loss from this state on (`TCP_CA_Recovery`).
 const RECOVERY: u8 = 3;
 /// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
@@ -37,6 +39,9 @@ const SLOW_START_ROUNDS: u64 = 10;
 /// this share of the time in which bytes wait to be read, which is what `slow-reader` needs.
 const STAMPED_QUEUE_NS: f64 = 2.5e6;
 const STAMPED_READER: f64 = 0.3;
+
+/// A reader that reads nothing for so long is not only busy with what it has read before.
+const LEAST_READING_STOP_NS: u64 = 20_000_000;
 
 /// So many bytes that are not read are no answer that somebody waits for, if that lasts.
 const FEW_BYTES: u64 = 4096;
@@ -81,6 +86,8 @@ pub struct Connection {
     silence_ns: u64,
     /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
     unread_ns: u64,
+    /// Time in which many bytes waited to be read, since some were read last.
+    unread_since_ns: u64,
     /// Time in which a few bytes waited to be read for which nobody may have waited: tickets of TLS on a connection that is
     /// kept for later are read with the next answer.
     left_ns: u64,
@@ -139,6 +146,7 @@ impl Connection {
             is_acknowledged: false,
             silence_ns: 0,
             unread_ns: 0,
+            unread_since_ns: 0,
             left_ns: 0,
             passed: Silences::default(),
             first_wait_ns: None,
@@ -179,6 +187,9 @@ impl Connection {
         let (wrote, got) = (written > 0, received > 0);
         let answered_ns = self.answered_ns(now, wrote, got);
         let has_read = unread(now) < unread(&self.last);
+        if unread(now) < unread(&self.last) + received {
+            self.end_reading_stop(dt_ns);
+        }
         if wrote || got || has_read {
             self.end_left(wrote && !has_read);
         }
@@ -196,6 +207,7 @@ impl Connection {
             if let Some(next) = first.filter(|_| self.is_unsure) {
                 self.speaker = next.other();
             }
+            self.figures.turns += u64::from(wrote && (got || self.speaker == Side::Peer));
             let answers = self.figures.service.count;
             let between = self.between(now, dt_ns, alone);
             match &between {
@@ -318,7 +330,10 @@ impl Connection {
                 // Whether it is a request shows when it is answered.
                 (Role::Server, Side::Peer) => self.unread_ns += dt_ns,
                 _ if unread(&last) < FEW_BYTES => self.left_ns += dt_ns,
-                _ => self.quiet.add(Part::Reader, time),
+                _ => {
+                    self.quiet.add(Part::Reader, time);
+                    self.unread_since_ns += dt_ns;
+                }
             }
         } else {
             self.silence_ns += dt_ns;
@@ -352,6 +367,14 @@ impl Connection {
             self.is_sent_again = false;
             let spent = std::mem::take(&mut self.since_progress);
             self.under_way.plus(&spent);
+        }
+    }
+
+    /// Counts the time in which nothing was read, if it is long. Something was read in the last `but_ns`.
+    fn end_reading_stop(&mut self, but_ns: u64) {
+        let ns = std::mem::take(&mut self.unread_since_ns).saturating_sub(but_ns);
+        if ns >= LEAST_READING_STOP_NS {
+            self.figures.reading_stops.add(ns);
         }
     }
 

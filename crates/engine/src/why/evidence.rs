@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     ByLength, Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process,
-    RequestEnds, Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst,
+    RequestEnds, Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, cause::LONG_NS,
     connection::between::resolution_ns, figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
@@ -90,7 +90,9 @@ pub struct Evidence {
     pub unsent: Unsent,
     /// From the last byte of a request to the first byte of its answer, in this host.
     pub service: Silences,
-    /// Of these, how long requests waited to be read.
+    /// The time in which clients of which each waits for long paused.
+    pub paused_ns: f64,
+    /// How long requests waited to be read.
     pub unread: Silences,
     /// The number of those that may have been the client's: it may have sent the rest of its request just before the answer.
     pub doubtful: u64,
@@ -106,6 +108,8 @@ pub struct Evidence {
     pub pause: Silences,
     /// Silences after which a live client sent more without an answer.
     pub went_on: u64,
+    /// Times of 20 ms or more in which bytes waited to be read and none was.
+    pub reading_stops: Silences,
     /// From the last sign of life of a lost message to its retransmission.
     pub timeouts: Silences,
     /// Waits of small segments for the acknowledgement of the one before (Nagle).
@@ -297,11 +301,14 @@ impl Evidence {
         self.closed_polls += figures.closed_polls;
         self.unsent.plus(&figures.unsent);
         self.service.plus(&figures.service);
+        let waits_long = figures.service.mean_ns() >= Some(LONG_NS);
+        self.paused_ns += if waits_long { figures.idle_ns } else { 0.0 };
         self.unread.plus(&figures.unread);
         self.doubtful += figures.doubtful;
         self.answer.plus(&figures.answer);
         self.pause.plus(&figures.pause);
         self.went_on += figures.went_on;
+        self.reading_stops.plus(&figures.reading_stops);
         self.timeouts.plus(&figures.timeouts);
         self.held.plus(&figures.held);
         self.slow_starts.plus(&figures.slow_starts);
@@ -332,6 +339,7 @@ impl Evidence {
         self.idle_ns += other.idle_ns * weight;
         self.polled_ns += other.polled_ns * weight;
         self.service.plus(&other.service.times(weight));
+        self.paused_ns += other.paused_ns * weight;
         self.unread.plus(&other.unread.times(weight));
         self.doubtful += (other.doubtful as f64 * weight).round() as u64;
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
@@ -369,6 +377,7 @@ impl Evidence {
         }
         for (own, more) in [
             (&mut self.pause, &other.pause),
+            (&mut self.reading_stops, &other.reading_stops),
             (&mut self.timeouts, &other.timeouts),
             (&mut self.held, &other.held),
             (&mut self.slow_starts, &other.slow_starts),

@@ -135,7 +135,7 @@ pub struct Process {
     pub busiest_thread: f64,
     /// The share in which the thread that waited longest for a processor did.
     pub waiting_thread: f64,
-    /// The share in which the thread that waited longest for a disk did, from looks at its state.
+    /// The share in which threads waited for a disk, all together and at most 1, from looks at their states.
     pub disk: f64,
     /// The share of looks that found the thread stopped that was so most often, as by SIGSTOP or a debugger.
     pub stopped: f64,
@@ -202,9 +202,13 @@ pub(super) struct ConnectionFigures {
     pub(super) answers: ByLength,
     /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
     pub(super) answered_polls: u64,
+    /// How often this host sent after the peer had, as far as polls of a live connection have found it.
+    pub(super) turns: u64,
     pub(super) pause: Silences,
     /// Silences after which a live client sent more without an answer.
     pub(super) went_on: u64,
+    /// Of a live connection, times of 20 ms or more in which bytes waited to be read and none was.
+    pub(super) reading_stops: Silences,
     pub(super) timeouts: Silences,
     pub(super) held: Silences,
     pub(super) slow_starts: Silences,

@@ -52,12 +52,14 @@ pub struct RequestEnds {
     pub reset: u64,
     /// Connections that the server refused: it answered their first packet by a reset.
     pub refused: u64,
+    /// Requests that had no answer when the capture ended.
+    pub pending: u64,
 }
 
 impl RequestEnds {
     /// Returns the number of requests without an answer and of refused connections.
     pub(super) fn failed(&self) -> u64 {
-        self.given_up + self.closed + self.reset + self.refused
+        self.given_up + self.closed + self.reset + self.refused + self.pending
     }
 
     /// Whether most of what was asked failed, so that the connections are not healthy, however quick they are.
@@ -98,6 +100,7 @@ impl RequestEnds {
             ("requests without an answer, whose server closed the connection", self.closed),
             ("requests without an answer, whose server reset the connection", self.reset),
             ("connections that the server refused", self.refused),
+            ("requests that had no answer when the capture ended", self.pending),
         ];
         let fact = |(what, count)| Fact { what, value: Some(Value::Count(count)), method: "packets", speaks_for: true };
         counts.into_iter().filter(|(_, count)| *count > 0).map(fact).collect()
@@ -109,6 +112,7 @@ impl RequestEnds {
         self.closed += other.closed;
         self.reset += other.reset;
         self.refused += other.refused;
+        self.pending += other.pending;
     }
 }
 

@@ -73,12 +73,17 @@ pub(super) fn short_lived(evidence: &Evidence) -> Option<Unseen> {
     })
 }
 
-/// Only the peer knows why it is silent.
-pub(super) fn purpose() -> Unseen {
+/// Only the program knows why it is silent.
+pub(super) fn purpose(of_peer: bool) -> Unseen {
+    let (who, look) = match of_peer {
+        true => ("peer", "at the peer's host"),
+        false => ("service", "which requests wait (as root, unless they are encrypted)"),
+    };
     Unseen {
-        what: "whether the peer takes its time on purpose, as for long polls and consumers that wait for messages"
-            .into(),
-        remedy: "ask for the connections of other requests, as by port, or look at the peer's host".into(),
+        what: format!(
+            "whether the {who} takes its time on purpose, as for long polls and consumers that wait for messages"
+        ),
+        remedy: format!("ask for the connections of other requests, as by port, or look {look}"),
     }
 }
 

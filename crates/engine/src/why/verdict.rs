@@ -4,7 +4,7 @@ use super::{
     Cause, Common, Evidence, Part, Silences, Source, Target, UnopenedConnections, Unseen, Worst,
     cause::{
         Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, names, peer,
-        reaches_by_polls, set_up,
+        reaches_by_polls, service, set_up,
     },
     unseen,
 };
@@ -212,8 +212,10 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     if is_arrival_hidden {
         verdict.unseen.insert(0, unseen::arrival());
     }
-    if cause == Cause::SlowAnswer && peer::may_take_its_time(evidence) {
-        verdict.unseen.insert(0, unseen::purpose());
+    match cause {
+        Cause::SlowAnswer if peer::may_take_its_time(evidence) => verdict.unseen.insert(0, unseen::purpose(true)),
+        Cause::SlowService if service::may_take_its_time(evidence) => verdict.unseen.insert(0, unseen::purpose(false)),
+        _ => {}
     }
     verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
@@ -279,7 +281,8 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     if evidence.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
     }
-    if evidence.ends_of_requests.failed() > 0 {
+    // A capture may end while a request is under way.
+    if evidence.ends_of_requests.failed() > evidence.ends_of_requests.pending {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = evidence.ends_of_requests.sentence();
         verdict.unseen.insert(0, unseen::failure(evidence));

@@ -37,9 +37,7 @@ impl Thread {
     /// Returns the share of the time in which it waited for a disk: of what it neither ran nor waited for a processor, the
     /// share of looks. A look at a thread that is just woken finds neither.
     fn disk(&self, elapsed_ns: f64, looks: u64) -> f64 {
-        /// Fewer looks may be chance.
-        const LEAST: u64 = 4;
-        if self.disk < LEAST {
+        if self.disk == 0 {
             return 0.0;
         }
         let grown = |of: fn(&Scheduled) -> u64| of(&self.last).saturating_sub(of(&self.first)) as f64;
@@ -47,6 +45,14 @@ impl Thread {
         let blocked = (alive - (grown(|it| it.ran_ns) + grown(|it| it.waited_ns)) / elapsed_ns).max(0.0);
         blocked * self.disk as f64 / (self.disk + self.asleep + self.stopped) as f64
     }
+}
+
+/// Returns the share of the time in which threads waited for a disk: of those that take turns, as at a lock or in a pool, in sum.
+fn disk<'a>(threads: impl Iterator<Item = &'a Thread> + Clone, elapsed_ns: f64, looks: u64) -> f64 {
+    /// Fewer looks may be chance.
+    const LEAST: u64 = 4;
+    let is_chance = threads.clone().map(|thread| thread.disk).sum::<u64>() < LEAST;
+    if is_chance { 0.0 } else { threads.map(|thread| thread.disk(elapsed_ns, looks)).sum::<f64>().min(1.0) }
 }
 
 /// Times of a thread as in /proc/PID/schedstat.
@@ -104,7 +110,7 @@ impl Tasks {
         Some(Process {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
-            disk: self.threads.values().map(|thread| thread.disk(elapsed, self.looks)).fold(0.0, f64::max),
+            disk: disk(self.threads.values(), elapsed, self.looks),
             stopped: self.threads.values().map(|it| it.stopped).max().unwrap_or(0) as f64 / self.looks as f64,
             look_interval_ns: elapsed / (self.looks - 1) as f64,
         })
@@ -133,10 +139,13 @@ mod tests {
     fn what_a_thread_neither_ran_nor_was_ready_for_is_the_disks_as_often_as_looks_say() {
         let last = Scheduled { ran_ns: 20, waited_ns: 10 };
         let thread = |disk, asleep| Thread { last, disk, asleep, looks: 50, ..Thread::default() };
-        assert!((thread(10, 0).disk(100.0, 50) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
-        assert!((thread(10, 30).disk(100.0, 50) - 0.175).abs() < 1e-9);
-        assert!((thread(10, 0).disk(100.0, 100) - 0.2).abs() < 1e-9, "it lived for half of the time");
-        assert_eq!(thread(3, 0).disk(100.0, 50), 0.0, "three looks are chance");
+        let share = |threads: &[Thread], looks| disk(threads.iter(), 100.0, looks);
+        assert!((share(&[thread(10, 0)], 50) - 0.7).abs() < 1e-9, "it sleeps for nothing else");
+        assert!((share(&[thread(10, 30)], 50) - 0.175).abs() < 1e-9);
+        assert!((share(&[thread(10, 0)], 100) - 0.2).abs() < 1e-9, "it lived for half of the time");
+        assert_eq!(share(&[thread(3, 0)], 50), 0.0, "three looks are chance");
+        assert!((share(&[thread(10, 30); 4], 50) - 0.7).abs() < 1e-9, "they take turns");
+        assert_eq!(share(&[thread(30, 0); 4], 50), 1.0);
     }
 
     #[test]

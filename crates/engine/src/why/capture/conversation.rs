@@ -101,6 +101,9 @@ struct Stamp {
     value: u32,
     passed_ns: u64,
     is_echoed: bool,
+    /// Whether the other end echoes it as soon as it arrives: that end had acknowledged all that was sent before. Of what it
+    /// acknowledges together it echoes the first (RFC 7323).
+    is_due: bool,
 }
 
 /// How far a connection is.
@@ -367,14 +370,15 @@ impl Conversation {
             if own.len() == MAX_STAMPS {
                 own.pop_front();
             }
-            own.push_back(Stamp { value, passed_ns: segment.time_ns, is_echoed: false });
+            let is_due = self.senders[side].has_all_acknowledged(segment.seq);
+            own.push_back(Stamp { value, passed_ns: segment.time_ns, is_echoed: false, is_due });
         }
         let theirs = &mut self.stamps[1 - side];
         let Some(found) = theirs.iter().position(|stamp| stamp.value == echo) else {
             return 0;
         };
         theirs.drain(..found);
-        let newer_ns = theirs.get(1).map_or(u64::MAX, |stamp| stamp.passed_ns);
+        let newer_ns = theirs.iter().skip(1).find(|stamp| stamp.is_due).map_or(u64::MAX, |stamp| stamp.passed_ns);
         if !std::mem::replace(&mut theirs[0].is_echoed, true) {
             let sample_ns = segment.time_ns.saturating_sub(theirs[0].passed_ns);
             let sender = &self.senders[side];

@@ -1,6 +1,6 @@
 //! Packets of UDP in a capture: how many there are, and whether they are of QUIC. What they wait for is not in them.
 
-use crate::{filter::Filter, measure::Protocol, names::DOMAIN, observe::Observation, rtt::native::Payload};
+use crate::{filter::Filter, measure::Protocol, names::DOMAIN, rtt::native::Payload};
 
 /// Packets of UDP that are not questions to name servers or their answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,8 +13,7 @@ pub struct UdpPackets {
 
 impl UdpPackets {
     /// Counts a packet if it is one that the filter admits.
-    pub(super) fn observe(&mut self, packet: &Observation<'_>, filter: &Filter) {
-        let Some(payload) = Payload::read(packet) else { return };
+    pub(super) fn observe(&mut self, payload: &Payload<'_>, filter: &Filter) {
         let is_of_names = [payload.src.port, payload.dst.port].contains(&DOMAIN);
         if payload.protocol != Protocol(17)
             || is_of_names

@@ -57,6 +57,13 @@ impl Conversation {
         }
     }
 
+    /// Counts the last message of the client, if that asks for an answer which the capture does not have. An upload may be cut.
+    pub(super) fn leave_pending(&mut self) {
+        let is_open = self.half_closed.is_none() && self.wait().is_some();
+        let is_asking = is_open && self.asks() && self.burst_bytes <= TRANSFER_BYTES;
+        self.ends_of_requests.pending = u64::from(is_asking);
+    }
+
     fn give_up(&mut self, wait: Wait) {
         if self.is_request(wait, false) {
             self.ends_of_requests.given_up += 1;
@@ -71,16 +78,21 @@ impl Conversation {
         is_waiting.then_some(Wait { silence_ns: self.silence_ns, turn_ns })
     }
 
+    /// Whether the last message of the client asked for an answer, and was waited for longer than it takes to close.
+    fn is_request(&self, wait: Wait, is_ended_by_server: bool) -> bool {
+        let has_answered = self.ends_of_requests.answered > 0;
+        self.asks() && (!self.is_prompt(wait.turn_ns) || (is_ended_by_server && !has_answered))
+    }
+
     /// Whether the last message of the client asked for an answer, as far as can be told: a request with a label, or the first
     /// message of the connection. Others may be window updates, alerts of TLS, or messages to an end that never answers.
-    fn is_request(&self, wait: Wait, is_ended_by_server: bool) -> bool {
+    fn asks(&self) -> bool {
         let has_answered = self.ends_of_requests.answered > 0;
         let has_spoken = self.senders[1 - self.client].figures.bytes > 0;
         let is_stream = self.goes_on || self.senders[self.client].figures.bytes > TRANSFER_BYTES;
         let is_handshake = self.set_up.tls_ns > 0 && self.burst_bytes < FINISHED_BYTES;
         let is_first = self.set_up.syn_ns.is_some() && !has_answered && !is_handshake;
-        let asks = self.is_asking || (is_first && (has_spoken || !is_stream));
-        asks && (!self.is_prompt(wait.turn_ns) || (is_ended_by_server && !has_answered))
+        self.is_asking || (is_first && (has_spoken || !is_stream))
     }
 
     /// Whether so much time after the last data is hardly more than a round trip.

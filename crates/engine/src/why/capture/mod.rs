@@ -8,6 +8,7 @@ mod datagrams;
 mod ending;
 mod flights;
 mod holes;
+mod questions;
 mod reach;
 mod scale;
 mod sender;
@@ -22,13 +23,13 @@ use std::collections::HashMap;
 
 pub use self::datagrams::UdpPackets;
 
-use self::{conversation::Conversation, twins::Twins};
+use self::{conversation::Conversation, questions::Questions, twins::Twins};
 use super::{CountKind, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
 use crate::{
     abi,
     filter::Filter,
     labels::Labels,
-    measure::{Endpoint, Event, Method},
+    measure::{Endpoint, Method},
     observe::Observation,
     rtt::{
         Config, Counter, Counters, Tracker,
@@ -47,8 +48,9 @@ const ROOM_STRIDE: u64 = 256;
 /// Follows the connections of a capture.
 pub struct Replay {
     config: Box<abi::dwell_rtt_config>,
-    /// Measures answers to questions of DNS.
+    /// Counts packets.
     names: Tracker,
+    questions: Questions,
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
     /// Connections that several interfaces show.
     twins: Twins,
@@ -78,6 +80,7 @@ impl Replay {
         Replay {
             config: Box::new(config.to_core()),
             names: Tracker::new(&names),
+            questions: Questions::default(),
             conversations: HashMap::new(),
             twins: Twins::default(),
             labels: has_labels.then(Labels::default),
@@ -99,17 +102,17 @@ impl Replay {
         let segment = Segment::read(packet, &self.config);
         let cut_before = self.names.counters().get(Counter::Truncated);
         let evidence = &mut self.evidence;
-        self.names.observe(packet, |event| {
-            if let Event::Sample(sample) = event {
-                evidence.add_name(sample.rtt_ns);
-            }
-        });
+        self.names.observe(packet, |_| ());
         let segment = match segment {
             Ok(segment) => segment,
             Err(why) => {
                 let is_counted = self.names.counters().get(Counter::Truncated) > cut_before;
                 self.cut += u64::from(why == NoSegment::CutOff && !is_counted);
-                evidence.udp.observe(packet, &self.filter);
+                if let Some(payload) = Payload::read(packet) {
+                    evidence.udp.observe(&payload, &self.filter);
+                    let waited = self.questions.take(packet.time_ns, &payload, &self.filter);
+                    waited.into_iter().for_each(|ns| evidence.add_name(ns));
+                }
                 return;
             }
         };
@@ -170,6 +173,9 @@ impl Replay {
             self.count(&figures);
         }
         let mut evidence = self.evidence;
+        let end_ns = self.span_ns.map_or(0, |(_, last)| last);
+        self.questions.finish(end_ns).into_iter().for_each(|ns| evidence.add_name(ns));
+        evidence.open_names += self.questions.unanswered;
         evidence.on_several_interfaces = self.twins.count;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
         evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);

@@ -222,11 +222,20 @@ impl Sender {
 
     /// Whether more than a message has passed of which no acknowledgement has passed yet.
     pub(super) fn has_many_under_way(&self) -> bool {
-        let acked = self.pending.back().map(|ack| ack.number).or(self.acked);
-        let (Some(next), Some(acked)) = (self.next, acked) else {
+        let (Some(next), Some(acked)) = (self.next, self.passed_acknowledgement()) else {
             return false;
         };
         distance(next, acked) > MESSAGE_SEGMENTS * self.mss()
+    }
+
+    /// Whether acknowledgements of all that it sends before this number have passed.
+    pub(super) fn has_all_acknowledged(&self, seq: u32) -> bool {
+        self.passed_acknowledgement().is_some_and(|acked| !is_after(seq, acked))
+    }
+
+    /// The number of the last acknowledgement that has passed.
+    fn passed_acknowledgement(&self) -> Option<u32> {
+        self.pending.back().map(|ack| ack.number).or(self.acked)
     }
 
     /// Returns when the next acknowledgement arrives.

@@ -16,10 +16,10 @@ mod reader;
 mod receiver_window;
 mod reordering;
 mod send_buffer;
-mod service;
+pub(super) mod service;
 pub(super) mod set_up;
 mod slow_start;
-mod stalled_peer;
+pub(super) mod stalled_peer;
 mod starved;
 mod timeout;
 
@@ -274,7 +274,7 @@ fn use_bbr(evidence: &Evidence, effect: &'static str) -> Option<Remedy> {
 }
 
 /// A silence of this length may be meant.
-const LONG_NS: f64 = 50e6;
+pub(super) const LONG_NS: f64 = 50e6;
 
 /// Whether a process may take its time on purpose, as for long polls, for consumers that wait for messages, and for what is sent
 /// at a pace: what it takes is long, and it neither computes nor waits for a processor or a disk.

@@ -26,11 +26,16 @@ fn assess(evidence: &Evidence) -> Assessment {
     if stamped.is_some() {
         facts.push(time("mean wait of stamped bytes to be read", stamped, "byte stamps"));
     }
+    let stops = &evidence.reading_stops;
+    facts.extend(stops.mean_ns().map(|ns| time("mean of longer times in which nothing was read", Some(ns), "polls")));
     facts.extend(process_facts(evidence));
+    // Most bytes may have been read at once, and some were waited for.
+    let stopped = stops.sum_ns as f64 / evidence.times.total().max(1.0);
+    let stops_long = stopped >= MIN_SHARE && reaches_by_polls(evidence, stops.mean_ns(), MIN_WAIT_NS);
     let is_long = match stamped {
         // However far apart polls are.
         Some(_) => mean >= MIN_WAIT_NS,
         None => reaches_by_polls(evidence, Some(mean), MIN_WAIT_NS),
     };
-    Assessment { share: waited, holds: waited >= MIN_SHARE && is_long, facts }
+    Assessment { share: waited, holds: waited >= MIN_SHARE && (is_long || stops_long), facts }
 }

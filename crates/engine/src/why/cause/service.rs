@@ -28,6 +28,16 @@ fn in_pieces(evidence: &Evidence) -> Option<Fact> {
         .then(|| unless(true, fact(what, Some(Value::Count(evidence.doubtful)), "tcp_info segs_out, data_segs_in")))
 }
 
+/// Whether the service may take its time on purpose, although its clients pause between their requests: those that only wait, as
+/// for messages, ask again at once.
+pub fn may_take_its_time(evidence: &Evidence) -> bool {
+    /// The share of pauses in the time of clients that wait for long.
+    const PAUSES: f64 = 0.1;
+    let waited_ns = evidence.times.get(Part::Service);
+    may_be_meant(evidence, evidence.service.mean_ns())
+        && evidence.paused_ns >= (evidence.paused_ns + waited_ns) * PAUSES
+}
+
 fn assess(evidence: &Evidence) -> Assessment {
     let served = evidence.times.share(Part::Service);
     let mean = evidence.service.mean_ns();
@@ -41,7 +51,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
-    let is_meant = may_be_meant(evidence, mean);
+    let is_meant = may_be_meant(evidence, mean) && !may_take_its_time(evidence);
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.service));
     facts.extend(in_pieces(evidence));

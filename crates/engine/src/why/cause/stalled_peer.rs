@@ -3,7 +3,7 @@
 use super::*;
 
 /// Shorter interruptions are those of timeouts.
-const MIN_STALL_NS: u64 = 900_000_000;
+pub const MIN_STALL_NS: u64 = 900_000_000;
 
 pub(super) const RULE: Rule = Rule {
     name: "stalled-peer",

@@ -1,6 +1,8 @@
 //! What the polls of a connection come to, and what its last silence was.
 
-use super::{CLOSE_WAIT, Connection, ConnectionFigures, LONGEST_REQUEST, Part, Role, Side, TcpInfo, Times};
+use super::{
+    CLOSE_WAIT, Connection, ConnectionFigures, FEW_ROUND_TRIPS, LONGEST_REQUEST, Part, Role, Side, TcpInfo, Times,
+};
 
 impl Connection {
     /// Returns the figures so far. The kernel's own times of what was under way, and what limited it, are exact but for
@@ -12,6 +14,7 @@ impl Connection {
         }
         this.end_silence();
         this.end_left(true);
+        this.end_reading_stop(0);
         let spent = std::mem::take(&mut this.since_progress);
         this.under_way.plus(&spent);
         for (since_ns, waits) in
@@ -44,6 +47,11 @@ impl Connection {
         spread(&this.quiet, observed - busy, &mut times, &mut idle_ns);
         let count = |of: fn(&TcpInfo) -> Option<u64>| since(of).unwrap_or(0.0) as u64;
         let totals = *self.meter.totals();
+        if takes_few_round_trips(&this.figures, &times) && count(|info| Some(info.retransmissions.into())) == 0 {
+            times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
+            let transfers = std::mem::take(&mut this.figures.transfers);
+            this.figures.messages.plus(&transfers);
+        }
         ConnectionFigures {
             uses_bbr: last.uses_bbr,
             is_untaken: this.figures.role == Role::Client
@@ -117,6 +125,13 @@ impl Connection {
         (self.figures.service.count, self.figures.answer.count) = (served, answered);
         self.figures.answers.count_as(&answers);
     }
+}
+
+/// Whether messages of more than two segments, each of which follows one of the peer, take a round trip or two each, so that the
+/// distance is their limit.
+fn takes_few_round_trips(figures: &ConnectionFigures, times: &Times) -> bool {
+    let base_ns = figures.transfers.base_ns().unwrap_or(0.0);
+    figures.turns > 1 && times.get(Part::Transfer) <= figures.turns as f64 * FEW_ROUND_TRIPS * base_ns
 }
 
 /// Distributes `whole` over the parts and `idle_ns` as they were sampled.

@@ -158,6 +158,9 @@ fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
     assert_eq!(certainty(&evidence), Some(Certainty::Sure));
     evidence.process = Some(Process::default());
     assert_eq!(certainty(&evidence), Some(Certainty::Possible));
+    // Who waits for messages asks again at once.
+    evidence.paused_ns = 3e9;
+    assert_eq!(certainty(&evidence), Some(Certainty::Likely));
     evidence.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
     assert_eq!(certainty(&evidence), Some(Certainty::Sure));
     evidence.unseen.push(Unseen { what: "layers".into(), remedy: "run dwell as root".into() });

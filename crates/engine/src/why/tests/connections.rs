@@ -577,3 +577,18 @@ fn the_wait_for_the_first_answer_of_a_connection_of_tls_opened_it() {
         assert_eq!(evidence.times.sum(&[Part::Answer, Part::Service]), 100.0 * MS, "{role:?}");
     }
 }
+
+/// The mean over all bytes says little of those that were there when it stopped.
+#[test]
+fn a_reader_that_stops_is_slow_however_fast_it_was_before() {
+    for (stop_ms, wanted) in [(4_000, Some(Cause::SlowReader)), (10, None)] {
+        let mut socket = Socket::new(Role::Client);
+        socket.answer();
+        for _ in 0..4_000 / stop_ms {
+            socket.reading.readable = Some(100_000);
+            socket.polls(stop_ms / 4, |info| info.bytes_received = info.bytes_received.map(|bytes| bytes + 1_000_000));
+            socket.polls(stop_ms, |_| {});
+        }
+        assert_eq!(cause(&socket.evidence()), wanted, "{stop_ms} ms: {:?}", socket.evidence().times);
+    }
+}

@@ -180,3 +180,24 @@ fn a_slow_handshake_of_tls_opens_a_connection_however_far_apart_polls_are() {
         assert_eq!((evidence.secured.count, evidence.answer.count + evidence.service.count), (1, 0), "{role:?}");
     }
 }
+
+/// As of a server of small files, which the client asks for one after the other.
+#[test]
+fn answers_that_take_a_round_trip_or_two_are_limited_by_the_distance() {
+    for (polls, wanted) in [(35, Some(Cause::Distance)), (140, None)] {
+        let mut socket = Socket::new(Role::Server);
+        (socket.reading.info.rtt_us, socket.reading.info.min_rtt_us) = (20_500, Some(20_000));
+        for _ in 0..20 {
+            socket.request();
+            socket.reading.info.unacked = 70;
+            for _ in 0..polls {
+                socket.polls(1, |info| {
+                    info.bytes_sent = info.bytes_sent.map(|bytes| bytes + 100_000 / polls);
+                    info.busy_us = info.busy_us.map(|us| us + 1_000);
+                });
+            }
+            socket.reading.info.unacked = 0;
+        }
+        assert_eq!(cause(&socket.evidence()), wanted, "{polls} ms: {:?}", socket.evidence().times);
+    }
+}

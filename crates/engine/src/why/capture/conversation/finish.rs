@@ -1,6 +1,9 @@
 //! What the packets of a connection come to.
 
-use super::*;
+use super::{
+    super::super::{cause::stalled_peer::MIN_STALL_NS, connection::FEW_ROUND_TRIPS},
+    *,
+};
 
 impl Conversation {
     /// Ends the observation. Returns the figures.
@@ -13,9 +16,7 @@ impl Conversation {
             // Nothing was opened, and nobody waited.
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
         }
-        let local = self.local();
-        let peer = 1 - local;
-        let role = if local == self.client { Role::Client } else { Role::Server };
+        self.leave_pending();
         let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
         if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
             // It was never opened.
@@ -38,6 +39,9 @@ impl Conversation {
             }
             times
         });
+        let local = self.forsaken().unwrap_or_else(|| self.local());
+        let peer = 1 - local;
+        let role = if local == self.client { Role::Client } else { Role::Server };
         let (own, theirs) = (spent[local], spent[peer]);
         let mut idle_ns = self.idle_ns;
         let mut times = self.times(own, theirs, role, local, &mut idle_ns);
@@ -106,23 +110,34 @@ impl Conversation {
             sent_bytes: figures.bytes,
             received_bytes: theirs.bytes,
             timeouts: figures.timeouts.with(&theirs.timeouts),
-            held: figures.held,
+            held: figures.held.with(&theirs.held),
             slow_starts: figures.slow_starts,
             set_ups,
             set_up_retries: self.set_up.retries,
             stalled_ns: figures.stalled_ns,
             overtaken: figures.overtaken,
-            ends_of_requests: self.ends_of_requests,
+            ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
             ..ConnectionFigures::default()
         }
     }
 
+    /// The end whose data the other one has long not acknowledged: that is gone, and only this end can say so.
+    fn forsaken(&self) -> Option<usize> {
+        let stalled_ns = |side: &usize| self.senders[*side].figures.stalled_ns;
+        [0, 1].into_iter().max_by_key(stalled_ns).filter(|side| stalled_ns(side) >= MIN_STALL_NS)
+    }
+
     /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
-    /// neither does one to which a connection cannot be opened.
+    /// neither does one to which a connection cannot be opened. One whose packets the other acknowledges has sent some.
     fn is_one_way(&self) -> bool {
+        let Some(silent) = (0..2).find(|side| self.packets[*side] == 0) else {
+            return false;
+        };
         let is_gone = self.senders.iter().any(|sender| sender.figures.stalled_ns > 0);
         let is_unopened = self.phase == Phase::Opening && self.set_up.syn_ns.is_some();
-        self.packets.contains(&0) && !is_gone && !is_unopened
+        let was_answered = self.set_up.syn_ns.is_some() && !is_unopened;
+        let has_sent = silent == self.client || was_answered || self.senders[silent].figures.missed > 0;
+        has_sent || (!is_gone && !is_unopened)
     }
 
     /// Whether an end sends much at an even pace, and the other one hardly asks for it.
@@ -134,14 +149,22 @@ impl Conversation {
 
     /// Whether transfers in so much time are answers that take a round trip or two each, so that the distance is their limit.
     fn takes_few_round_trips(&self, transfer_ns: f64, base_ns: u64) -> bool {
-        /// One to fill the congestion window, and one for the rest, a bit late.
-        const FEW: f64 = 2.2;
         /// The least share of segments that were sent again that is a loss.
         const LOSSY: f64 = 0.008;
+        /// The segments that TCP sends on a new connection before it has an acknowledgement (RFC 6928), and those of a short answer.
+        const FIRST_WINDOW: f64 = 10.0;
+        const SHORT: f64 = 256.0;
         let sum = |of: fn(&Sender) -> u64| self.senders.iter().map(of).sum::<u64>() as f64;
         let is_lossy = sum(|sender| sender.figures.again) > sum(|sender| sender.figures.segments) * LOSSY;
         let (answers, _) = self.requests.whole();
-        answers > 1 && !is_lossy && transfer_ns <= answers as f64 * FEW * base_ns as f64
+        let segments = sum(|sender| sender.figures.segments);
+        let round_trips = match (answers, self.set_up.syn_ns) {
+            // The congestion window doubles with each.
+            (1, Some(_)) if segments <= SHORT => (segments / FIRST_WINDOW + 1.0).log2() - 1.0 + FEW_ROUND_TRIPS,
+            (2.., _) => answers as f64 * FEW_ROUND_TRIPS,
+            _ => 0.0,
+        };
+        !is_lossy && transfer_ns <= round_trips * base_ns as f64
     }
 
     /// Whether the capture lacks much of the data, so that nothing can be told.
@@ -274,9 +297,14 @@ impl Conversation {
         let quiet = |speaker: usize, next: usize| self.quiet[speaker][next].sum_ns as f64;
         let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
         times.add(paused, quiet(local, local));
-        times.add(Part::PeerPause, quiet(peer, peer));
+        // What Nagle's algorithm holds back at the other end looks like its pause.
+        let held_ns = self.senders[peer].figures.held.sum_ns as f64 - theirs.get(Part::Held);
+        let (within, paused) = (self.within.sum_ns as f64, quiet(peer, peer));
+        let held_ns = held_ns.clamp(0.0, within + paused);
+        times.add(Part::Held, held_ns);
+        times.add(Part::PeerPause, (paused - held_ns).max(0.0));
+        let within = within - (held_ns - paused).max(0.0);
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
-        let within = self.within.sum_ns as f64;
         match role {
             Role::Server => {
                 let served = self.served().1 as f64;

@@ -123,6 +123,23 @@ fn the_direction_of_the_server_alone_is_not_called_healthy_though_it_has_a_hands
     assert_eq!(verdict.parts.iter().map(|(part, _)| *part).collect::<Vec<_>>(), [Part::Unexplained], "{verdict:?}");
 }
 
+/// The other one's packets are acknowledged, so that it was there, though nothing that it acknowledged was captured.
+#[test]
+fn one_direction_alone_with_a_loss_is_no_peer_that_is_gone() {
+    for end in [End::Client, End::Server] {
+        let (own, other) = (end as usize, 1 - end as usize);
+        let mut wire = Wire::new();
+        wire.packet(0, end, wire.sent[own], if own == 0 { "S" } else { "SA" }, 1_000, 0);
+        wire.sent = wire.sent.map(|sent| sent + 1);
+        for _ in 0..20 {
+            wire.sent[other] += 100;
+            wire.data(50 * MS, end, 900);
+            wire.again(1_200 * MS, end, 900);
+        }
+        cannot_tell(&wire.verdict());
+    }
+}
+
 #[test]
 fn a_capture_that_lacks_many_packets_is_not_judged_and_the_end_of_a_connection_is_no_packet_that_it_lacks() {
     let transfer = |keeps: fn(u32) -> bool| {

@@ -201,6 +201,17 @@ fn a_second_small_write_that_waits_for_a_delayed_acknowledgement_is_nagles() {
     }
     let verdict = wire.verdict();
     assert_eq!(cause(&verdict), Some(Cause::Nagle), "{verdict:?}");
+    let mut wire = Wire::new();
+    wire.handshake_at_server(2 * MS);
+    for _ in 0..10 {
+        wire.data(5 * MS, End::Client, 20);
+        wire.ack(40 * MS, End::Server);
+        wire.data(2 * MS, End::Client, 80);
+        wire.data(20_000, End::Server, 200);
+        wire.ack(2 * MS, End::Client);
+    }
+    let at_server = wire.verdict();
+    assert_eq!(cause(&at_server), Some(Cause::Nagle), "{at_server:?}");
 }
 
 #[test]

@@ -330,3 +330,25 @@ fn a_clock_that_steps_forward_while_data_is_under_way_is_no_queue() {
     let verdict = wire.verdict();
     assert_eq!(cause(&verdict), Some(Cause::SlowAnswer), "{verdict:?}");
 }
+
+/// Of a request in two segments that it acknowledges together, a receiver echoes the first timestamp also with its answer.
+#[test]
+fn an_answer_that_echoes_the_first_of_two_segments_was_in_no_queue() {
+    let mut wire = Wire::new();
+    wire.stamps = Some([(100, 0), (900, 100)]);
+    wire.handshake_between(10_000, 10_000);
+    for now in (1_000..).step_by(1_000).take(10) {
+        wire.stamps = Some([(now, now - 700), (now + 50, now)]);
+        wire.data(700 * MS, End::Client, 500);
+        wire.stamps = Some([(now + 10, now - 700), (now + 50, now)]);
+        wire.data(10 * MS, End::Client, 500);
+        wire.ack(40 * MS, End::Server);
+        wire.stamps = Some([(now + 250, now + 250), (now + 250, now)]);
+        wire.data(200 * MS, End::Server, 200);
+        wire.ack(10_000, End::Client);
+    }
+    let verdict = wire.verdict();
+    let is_queue = |part: &Part| matches!(part, Part::LocalQueue | Part::RemoteQueue);
+    assert!(!verdict.parts.iter().any(|(part, _)| is_queue(part)), "{verdict:?}");
+    assert!(matches!(cause(&verdict), Some(Cause::SlowAnswer | Cause::SlowService)), "{verdict:?}");
+}

@@ -176,3 +176,43 @@ fn what_asks_for_no_answer_has_none_to_wait_for() {
         assert_eq!(failures, [None; 3], "{verdict:?}");
     }
 }
+
+/// Its client alone can say so, though the server has sent nearly all that was sent.
+#[test]
+fn a_server_that_is_gone_after_a_download_is_a_stalled_peer() {
+    let mut wire = Wire::new();
+    wire.handshake(10 * MS);
+    wire.ask(MS);
+    for after_ns in std::iter::repeat_n(10 * MS, 20) {
+        (0..20).for_each(|_| wire.data(after_ns / 20, End::Server, 1_000));
+        wire.ack(10_000, End::Client);
+    }
+    wire.ask(MS);
+    for after_ms in [220, 440, 880, 1_760] {
+        wire.again(after_ms * MS, End::Client, 27);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(cause(&verdict), Some(Cause::StalledPeer), "{verdict:?}");
+    assert!(verdict.sentence.starts_with("Seen from 192.0.2.1"), "{}", verdict.sentence);
+}
+
+/// As behind a path whose longest packets are lost: what the client sees is over within a moment.
+#[test]
+fn requests_that_have_no_answer_when_the_capture_ends_are_not_healthy() {
+    let asked = |answers: usize| {
+        let mut wire = Wire::new();
+        wire.handshake(MS);
+        wire.ack(10_000, End::Server);
+        for _ in 0..answers {
+            wire.ask(MS);
+            wire.data(MS, End::Server, 400);
+        }
+        wire.ask(MS);
+        wire.ack(MS, End::Server);
+        wire.verdict()
+    };
+    let none = asked(0);
+    assert_eq!(none.outcome, Outcome::NotEnough, "{none:?}");
+    assert!(none.sentence.contains("1 of 1 requests had no answer"), "{}", none.sentence);
+    assert_eq!(asked(5).outcome, Outcome::Healthy, "the last one may be answered soon");
+}
