@@ -94,6 +94,31 @@ fn an_ack_that_a_request_carries_or_a_timer_delays_does_not_end_the_answer() {
 }
 
 #[test]
+fn a_ticket_of_tls_that_comes_before_the_first_answer_is_not_taken_for_it() {
+    let mut path = Path::new(MS, 0);
+    for payload in [517, 80] {
+        path.send(payload);
+        path.packets.last_mut().unwrap().content = abi::DWELL_CONTENT_TLS_HANDSHAKE as u8;
+        path.now_ns += 21 * MS;
+        path.came_ns = path.now_ns;
+        path.ack += 700;
+    }
+    path.ack -= 700;
+    path.now_ns -= 21 * MS;
+    path.send(117);
+    path.now_ns += 52 * MS;
+    path.ack += 687;
+    path.send(0); // of the tickets, which came after 21 ms, and of the answer
+    path.now_ns += MS;
+    path.send(117);
+    let [epoch] = epochs(&Config::default(), &path.packets)[..] else { panic!("one epoch") };
+    let made = estimate(&Config::default(), &epoch);
+    let is_believed = made.is_valid() && made.confidence >= 0.7;
+    assert!(!is_believed || made.response_ns.unwrap().abs_diff(52 * MS) < 10 * MS, "{made:?}");
+    assert_eq!(epoch.answered, 1);
+}
+
+#[test]
 fn the_end_of_a_connection_carries_an_ack_as_a_request_does() {
     for (answers, pause_ms) in [(1, 9), (3, 4), (3, 23), (3, 60)] {
         let mut path = Path::new(MS, 0);
