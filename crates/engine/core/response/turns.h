@@ -64,7 +64,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	certain = several && dwell_is_at_once(state, late, prompt);
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
-	if (late != DWELL_LATE_UNKNOWN && certain) {
+	if (late != DWELL_LATE_UNKNOWN && certain && !dwell_after_ticket(state)) {
 		dwell_path_seen(turn, late, unit);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
