@@ -402,6 +402,14 @@ static __always_inline __u32 dwell_turn_moved(struct dwell_auto_state *state, __
 	return end;
 }
 
+/* Returns true for the first answer after a handshake of TLS: the first segment that its ACK acknowledges may be a ticket that
+ * came long before, and an ACK of several is then sent for the last one.
+ */
+static __always_inline int dwell_after_ticket(const struct dwell_auto_state *state)
+{
+	return state->alone == DWELL_ALONE_FIRST && state->pieced;
+}
+
 /* Returns true if an answer's first ACK, of several segments, may have waited for more of them: it is later than the soonest one
  * by more than an eighth of the latency and two ticks of the server, and the client was not seen to acknowledge each second
  * segment.
@@ -410,8 +418,8 @@ static __always_inline int dwell_may_wait(const struct dwell_auto_state *state, 
 {
 	const struct dwell_turn_state *turn = &state->turn;
 
-	return !turn->end && !state->second && late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) &&
-	       late > (__s32)((tick - turn->start) / 8);
+	return !turn->end && !state->second && !dwell_after_ticket(state) &&
+	       late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) && late > (__s32)((tick - turn->start) / 8);
 }
 
 #endif

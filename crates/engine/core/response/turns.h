@@ -64,7 +64,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	certain = several && dwell_is_at_once(state, late, prompt);
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
-	if (late != DWELL_LATE_UNKNOWN && certain) {
+	if (late != DWELL_LATE_UNKNOWN && certain && !dwell_after_ticket(state)) {
 		dwell_path_seen(turn, late, unit);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
@@ -215,6 +215,8 @@ static __always_inline void dwell_turn_pieces(struct dwell_auto_state *state, __
 		state->pieced = 7;
 	else if (!(turn->flags & (DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED)))
 		state->pieced -= !!state->pieced;
+	else if (state->alone == DWELL_ALONE_FIRST)
+		state->pieced = 0; /* later answers come after no ticket */
 }
 
 /* Counts a request whose connection ends without an answer. A client may end it and wait on. */
@@ -355,6 +357,8 @@ static __always_inline int dwell_turn_skips(struct dwell_auto_state *state, cons
 
 	dwell_turn_share(turn, dwell_content_kind(arrival));
 	if (dwell_content_kind(arrival) == DWELL_CONTENT_TLS_HANDSHAKE || continues) {
+		if (state->alone == DWELL_ALONE_FIRST)
+			state->pieced = 1; /* tickets of TLS come before the first answer */
 		turn->flags &= ~(DWELL_TURN_PART | DWELL_TURN_TEXT);
 		turn->flags |= dwell_turn_part(arrival);
 		return 1;

@@ -93,6 +93,38 @@ fn an_ack_that_a_request_carries_or_a_timer_delays_does_not_end_the_answer() {
     }
 }
 
+/// Returns the estimate of the only answer of a connection: it comes 40 ms after its request, is acknowledged at once together with
+/// tickets of TLS that came after 21 ms, and has this many bytes with them.
+fn after_tickets(bytes: u32) -> Estimate {
+    let mut path = Path::new(MS, 0);
+    for payload in [517, 80] {
+        path.send(payload);
+        path.packets.last_mut().unwrap().content = abi::DWELL_CONTENT_TLS_HANDSHAKE as u8;
+        if payload == 517 {
+            path.now_ns += 21 * MS;
+            path.came_ns = path.now_ns;
+            path.ack += 700;
+        }
+    }
+    path.send(117);
+    path.came_ns = path.now_ns + 21 * MS;
+    path.now_ns += 40 * MS;
+    path.ack += bytes;
+    path.send(0);
+    path.now_ns += MS;
+    path.send(117);
+    let [epoch] = epochs(&Config::default(), &path.packets)[..] else { panic!("one epoch") };
+    assert_eq!(epoch.answered, 1);
+    estimate(&Config::default(), &epoch)
+}
+
+#[test]
+fn a_ticket_of_tls_that_comes_before_the_first_answer_is_not_taken_for_it() {
+    let [short, long] = [687, 5588].map(after_tickets);
+    assert!(!short.is_valid() || short.response_ns.unwrap().abs_diff(40 * MS) < 10 * MS, "{short:?}");
+    assert!(long.is_valid() && long.response_ns.unwrap().abs_diff(40 * MS) < MS, "{long:?}");
+}
+
 #[test]
 fn the_end_of_a_connection_carries_an_ack_as_a_request_does() {
     for (answers, pause_ms) in [(1, 9), (3, 4), (3, 23), (3, 60)] {
