@@ -1,11 +1,15 @@
 //! The decision: from evidence to ranked causes.
 
+mod facts;
+mod no_verdict;
+
+use self::{
+    facts::{healthy_facts, owed, silence, unanswered},
+    no_verdict::{no_traffic, not_all_seen, not_enough, sparse},
+};
 use super::{
-    Cause, Common, Evidence, Part, Silences, Source, Target, UnopenedConnections, Unseen, Worst,
-    cause::{
-        Assessment, INTERVALS, MIN_SEND_WAIT_NS, MIN_SHARE, datagram_facts, failed_attempts, names, peer,
-        reaches_by_polls, service, set_up,
-    },
+    Cause, Common, Evidence, Part, Source, Target, Unseen, Worst,
+    cause::{Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, peer, reaches_by_polls, service},
     unseen,
 };
 
@@ -319,128 +323,6 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     }
 }
 
-/// Says that there was nothing to look at.
-fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
-    verdict.sentence = no_traffic_sentence(evidence);
-    verdict.facts = traffic(evidence);
-    if evidence.unanswered.count > 0 {
-        verdict.facts.extend(unanswered(evidence));
-        verdict.unseen.insert(0, unseen::owed(evidence));
-    }
-    if evidence.ends_of_requests.failed() > 0 {
-        verdict.sentence = evidence.ends_of_requests.sentence();
-        verdict.unseen.insert(0, unseen::failure(evidence));
-    }
-    if evidence.datagrams.is_some() {
-        if evidence.connections == 0 {
-            verdict.facts.clear();
-        }
-        verdict.facts.extend(datagram_facts(evidence));
-        verdict.unseen.insert(0, unseen::packets());
-    }
-    if evidence.connections == 0 && evidence.datagrams.is_none() {
-        verdict.unseen.extend(unseen::short_lived(evidence));
-    }
-    if evidence.connections == 0 && evidence.failed_attempts.unwrap_or(0) > 0 {
-        verdict.facts.extend(failed_attempts(evidence));
-        verdict.unseen.insert(0, unseen::refusal(evidence));
-    }
-}
-
-fn no_traffic_sentence(evidence: &Evidence) -> String {
-    if let Some(owed) = owed(evidence) {
-        return format!("Nothing was answered: {owed}.");
-    }
-    let failed = evidence.failed_attempts.unwrap_or(0);
-    match (evidence.connections, &evidence.datagrams) {
-        (0, None) if failed == 1 => "No TCP connection of the target was seen, and an attempt to open one failed on \
-             this host: that of the target may be refused."
-            .into(),
-        (0, None) if failed > 0 => format!(
-            "No TCP connection of the target was seen, and {failed} attempts to open one failed on this host: those \
-             of the target may be refused."
-        ),
-        (0, None) if evidence.source == Source::Stamps => {
-            "The store has no stamped bytes of the target, and no other figures explain why it is slow.".into()
-        }
-        (0, None) if evidence.udp.count > 0 => format!(
-            "No TCP connection of the target was seen, but {} packets of UDP{}, which do not show what they wait for.",
-            evidence.udp.count,
-            if evidence.udp.opening_quic > 0 { ", QUIC's among them" } else { "" }
-        ),
-        (0, None) => "No TCP connection of the target was seen.".into(),
-        (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
-        (_, Some(_)) if evidence.unanswered.count == 0 => {
-            "The TCP connections of the target were idle. It uses UDP too, and its sockets dropped nothing.".into()
-        }
-        _ if evidence.unanswered.count > 0 => {
-            "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not.".into()
-        }
-        _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
-    }
-}
-
-/// Says that it cannot be told.
-fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
-    let is_unclear = evidence.is_unreadable || evidence.unexplained() >= MIN_SHARE;
-    verdict.sentence = match (evidence.source, is_unclear) {
-        (Source::Capture, true) => "This capture does not show whether these connections are slow, or why.",
-        _ => "There is not enough evidence for a verdict.",
-    }
-    .into();
-    verdict.facts = traffic(evidence);
-    if evidence.is_unreadable {
-        return;
-    }
-    verdict.unseen.insert(0, unseen::missing(evidence));
-    if evidence.ends_of_requests.mostly_fail() && evidence.unexplained() < MIN_SHARE {
-        verdict.sentence = evidence.ends_of_requests.sentence();
-        verdict.unseen[0] = unseen::failure(evidence);
-    }
-}
-
-/// What was too far apart, polls, looks at sockets of UDP or searches for connections, and how far: waits which people notice
-/// may have passed between two of them, or there would be a cause if they were closer together and had found the same
-/// waits. The sum of waits is right in the mean however far apart polls are; divided by the least number of answers that there
-/// were, it is the most that an answer can have taken in the mean.
-fn sparse(evidence: &Evidence) -> Option<(&'static str, f64)> {
-    /// The shortest wait for a program that people notice.
-    const NOTICED_NS: f64 = 100e6;
-    if evidence.source != Source::Sockets {
-        return None;
-    }
-    let polls = ("polls", evidence.poll_interval_ns());
-    let mut close = Evidence { polls: u64::MAX, look_interval_ns: 0.0, search_interval_ns: 0.0, ..evidence.clone() };
-    for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
-        waits.count = waits.count.max(answers);
-    }
-    let of_causes = Cause::ALL.into_iter().filter(|cause| cause.assess(&close).holds).map(|cause| match cause {
-        Cause::SlowNames => ("looks at sockets of UDP", evidence.look_interval_ns),
-        Cause::SlowSetUp if evidence.search_interval_ns > polls.1 => {
-            ("searches for connections", evidence.search_interval_ns)
-        }
-        Cause::SlowService | Cause::SlowAnswer | Cause::Nagle => ("polls", evidence.turn_resolution_ns()),
-        _ => polls,
-    });
-    of_causes.chain(Some(polls).filter(|(_, ns)| ns * INTERVALS >= NOTICED_NS)).max_by(|(_, a), (_, b)| a.total_cmp(b))
-}
-
-/// The sentence where polls were so far apart that they may have missed waits, or connections were not looked at.
-fn not_all_seen(evidence: &Evidence, sparse: Option<(&str, f64)>) -> String {
-    let omitted = evidence.omitted;
-    let seen = match sparse {
-        Some((what, apart_ns)) => format!(
-            "No wait exceeds {:.0} ms on average, and shorter ones cannot be seen: {what} were too far apart",
-            apart_ns * INTERVALS / 1e6
-        ),
-        None => "Nothing slows the connections down that were looked at: no wait is long enough to count".into(),
-    };
-    match omitted {
-        0 => format!("{seen}."),
-        _ => format!("{seen}, and {omitted} of {} connections were not looked at.", evidence.connections + omitted),
-    }
-}
-
 /// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next
 /// if that were mended.
 fn of_the_rest(evidence: &Evidence, held: &[Cause], first: Option<Cause>) -> Vec<Ranked> {
@@ -506,40 +388,6 @@ fn long_send_wait_ns(evidence: &Evidence) -> Option<f64> {
     wait_ns.filter(|_| reaches_by_polls(evidence, wait_ns, MIN_SEND_WAIT_NS))
 }
 
-/// Connections that may wait for an answer.
-fn unanswered(evidence: &Evidence) -> [Fact; 2] {
-    let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
-    [
-        fact("connections on which the client spoke last", Value::Count(evidence.unanswered.count)),
-        fact("longest time since", Value::Time(evidence.unanswered.longest_ns as f64)),
-    ]
-}
-
-/// What clients have sent while dwell looked, and had no answer to, if that is long ago.
-fn owed(evidence: &Evidence) -> Option<String> {
-    const LONG_NS: u64 = 1_000_000_000;
-    let Silences { count, longest_ns, .. } = evidence.owed;
-    let longest_s = longest_ns as f64 / 1e9;
-    (longest_ns >= LONG_NS).then(|| match count {
-        1 => format!("on a connection the client spoke last, {longest_s:.1} s ago, and may be owed an answer"),
-        _ => format!(
-            "on {count} connections the client spoke last, up to {longest_s:.1} s ago, and may be owed an answer"
-        ),
-    })
-}
-
-/// The verdict where nothing answers the first packets of connections.
-fn silence(unopened: &UnopenedConnections) -> String {
-    let (server, waits) = (unopened.server, unopened.waits);
-    let longest_s = waits.longest_ns as f64 / 1e9;
-    match waits.count {
-        1 => format!("A connection to {server} cannot be opened: nothing answered its SYN for {longest_s:.1} s."),
-        count => format!(
-            "Connections to {server} cannot be opened: nothing answered the SYNs of {count} of them, for up to {longest_s:.1} s."
-        ),
-    }
-}
-
 fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {
     let [first, rest @ ..] = verdict.ranked.as_slice() else {
         return Certainty::Possible;
@@ -553,41 +401,4 @@ fn certainty(verdict: &Verdict, is_contradicted: bool) -> Certainty {
         share if share >= 2.0 * MIN_SHARE && verdict.unseen.is_empty() => Certainty::Sure,
         _ => Certainty::Likely,
     }
-}
-
-/// What was sent and received.
-fn traffic(evidence: &Evidence) -> Vec<Fact> {
-    let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
-    vec![
-        fact("connections", Value::Count(evidence.connections)),
-        fact("sent and acknowledged", Value::Bytes(evidence.sent_bytes)),
-        fact("received in order", Value::Bytes(evidence.received_bytes)),
-    ]
-}
-
-/// The figures that make a target healthy.
-fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
-    let time = |what, ns: Option<f64>, method| Fact { what, value: ns.map(Value::Time), method, speaks_for: true };
-    let share =
-        |what, share: Option<f64>| Fact { what, value: share.map(Value::Share), method: "tcp_info", speaks_for: true };
-    let out_of_order = evidence.out_of_order().filter(|share| *share > 0.0);
-    let mut facts = traffic(evidence);
-    facts.extend([
-        time("round trip of transfers", evidence.transfers.mean_ns(), "tcp_info rtt"),
-        time("shortest round trip of transfers", evidence.transfers.base_ns(), "tcp_info min_rtt"),
-        time("round trip of messages", evidence.messages.mean_ns(), "tcp_info rtt"),
-        share("segments sent again", evidence.loss()),
-        share("segments received out of order: lost on the way, or overtaken", out_of_order),
-        share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
-        share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
-        share("congestion window was full while data waited to leave", evidence.unsent.full()),
-        time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),
-        time("mean wait for an answer", evidence.answer.mean_ns(), "polls"),
-        time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
-        time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
-    ]);
-    facts.extend((evidence.names.count > 0).then(|| names::waits(evidence)).into_iter().flatten());
-    facts.extend((evidence.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
-    facts.retain(|fact| fact.value.is_some());
-    facts
 }
