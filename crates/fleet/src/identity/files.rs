@@ -21,7 +21,8 @@ const MAX_LIST_BYTES: u64 = 16 << 20;
 /// Reads a list, unless it is too long: with its last lines cut off it would be another.
 pub(super) fn read_text(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes));
+    let read = open_existing(path, OpenOptions::new().read(true), 0)
+        .and_then(|file| file.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|source| failed("read", path, source))?;
     if bytes.len() as u64 > MAX_LIST_BYTES {
         return Err(failed("read", path, io::Error::other(format!("it has more than {MAX_LIST_BYTES} bytes"))));
@@ -82,12 +83,14 @@ pub(super) fn folder(list: &Path) -> &Path {
 }
 
 /// Keeps other processes and threads from changing a list and what is beside it, until the lock is dropped. The file of the
-/// lock is beside the list, and is no stranger's to open.
+/// lock is beside the list, is no stranger's to open, and is not a link: whoever owns the folder could lead root anywhere.
 pub(super) fn lock(list: &Path) -> Result<File, Error> {
     let path = beside(list, ".lock");
     let begun = Instant::now();
     let file = match open_as_neighbour(&path, 0o600) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => OpenOptions::new().write(true).open(&path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            open_existing(&path, OpenOptions::new().write(true), libc::O_NOFOLLOW)
+        }
         opened => opened,
     };
     let lock = file.and_then(|file| {
@@ -124,6 +127,16 @@ pub(super) fn replace(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     written.map_err(|source| failed("write", path, source))
 }
 
+/// Opens a file that exists, with these flags of open(2) too. Whatever else is at its path is refused at once, whereas to open a
+/// FIFO would wait for its other end.
+fn open_existing(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
+    match options.custom_flags(flags | libc::O_NONBLOCK).open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) => Err(error),
+        _ => Err(io::Error::other("it is not a file: remove it")),
+    }
+}
+
 pub(super) fn open_new(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }
@@ -158,4 +171,35 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("agents");
+        let path = beside(&list, ".lock");
+        let refused = |result: Result<(), Error>| {
+            let said = result.unwrap_err().to_string();
+            assert!(said.ends_with("it is not a file: remove it"), "{said}");
+        };
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "").unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        refused(lock(&list).map(drop));
+        fs::remove_file(&path).unwrap();
+        for fifo in [&path, &list] {
+            assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        }
+        refused(lock(&list).map(drop));
+        refused(read_text(&list).map(drop));
+        fs::remove_file(&path).unwrap();
+        drop(lock(&list).unwrap());
+        drop(lock(&list).unwrap());
+    }
 }

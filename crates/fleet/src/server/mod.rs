@@ -23,7 +23,9 @@ use registry::Registry;
 use crate::{
     Error, Identity, Secret,
     link::{Link, is_close},
-    wire::{self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, MAX_FRAME_BYTES, RunId, Version},
+    wire::{
+        self, AgentMessage, AgentName, Batch, CollectorMessage, FrameError, Hello, MAX_FRAME_BYTES, RunId, Version,
+    },
 };
 
 pub use admission::{Refusals, peer_host};
@@ -247,18 +249,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     };
     let accepted = Link::accept(stream, &shared.identity);
     report_problem(&shared.identity, handler);
-    let greeted = accepted.and_then(|mut link| match link.receive(MAX_HELLO_BYTES) {
-        Ok(AgentMessage::Hello(hello)) => Ok((link, Some(hello))),
-        Ok(AgentMessage::Enroll) => Ok((link, None)),
-        Ok(_) => Err(FrameError::Turn),
-        Err(error @ FrameError::Version(_)) => {
-            // It cannot read the text, but from the answer's version it knows why it is refused.
-            refuse(&mut link, error.to_string());
-            Err(error)
-        }
-        Err(error) => Err(error),
-    });
-    let (mut link, hello) = match greeted {
+    let (mut link, hello) = match accepted.and_then(greet) {
         Ok((link, Some(hello))) => (link, hello),
         Ok((link, None)) => return enroll(link, address, shared, permit, handler),
         Err(error) => {
@@ -312,19 +303,39 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     if error.as_ref().is_some_and(is_garbage) {
         shared.admission.count_malformed();
     }
-    let reason = match &error {
-        None | Some(FrameError::End) => "it left".to_owned(),
-        Some(FrameError::Io(io)) if is_close(io) => {
-            "its connection was closed without signing off: it was killed or has given up, or the network reset it"
-                .to_owned()
-        }
-        Some(error) => error.to_string(),
-    };
+    let reason = departure(error.as_ref());
     handler.disconnected(&agent, registration.end().then_some(reason.as_str()));
     if error.is_none() {
         // Only now may the agent come again under another run.
         link.set_idle_timeout(IDLE_TIMEOUT);
         let _ = link.send(&CollectorMessage::Stored { through });
+    }
+}
+
+/// Reads the hello of a client that has authenticated; `None` instead of one if it asks for its key.
+fn greet(mut link: Link) -> Result<(Link, Option<Hello>), FrameError> {
+    match link.receive(MAX_HELLO_BYTES) {
+        Ok(AgentMessage::Hello(hello)) => Ok((link, Some(hello))),
+        Ok(AgentMessage::Enroll) => Ok((link, None)),
+        Ok(_) => Err(FrameError::Turn),
+        Err(error @ FrameError::Version(_)) => {
+            // It cannot read the text, but from the answer's version it knows why it is refused.
+            refuse(&mut link, error.to_string());
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Says why a session has ended, by its error.
+fn departure(error: Option<&FrameError>) -> String {
+    match error {
+        None | Some(FrameError::End) => "it left".into(),
+        Some(FrameError::Io(io)) if is_close(io) => {
+            "its connection was closed without signing off: it was killed or has given up, or the network reset it"
+                .into()
+        }
+        Some(error) => error.to_string(),
     }
 }
 

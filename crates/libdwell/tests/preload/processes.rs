@@ -61,7 +61,7 @@ fn a_storm_of_children_leaves_no_slot_behind() {
 }
 
 #[test]
-fn children_that_share_memory_leave_the_poller_alone() {
+fn children_that_share_memory_leave_their_parent_a_poller() {
     let sent = |accounts: &BTreeMap<u64, Account>, bytes| {
         accounts.values().any(|account| account.reading.info.bytes_sent == Some(bytes))
     };

@@ -4,6 +4,7 @@
  * in the send buffer.
  */
 #include "scene.h"
+#include <sys/mman.h>
 
 #define WRITERS 4
 #define LONGEST 9000
@@ -11,11 +12,34 @@
 static int client, server;
 static double end_s;
 
+/* Sends a message by one of several calls. Returns the number of bytes that were taken. */
+static ssize_t send_by(unsigned int call, int file, char *message, size_t length)
+{
+	struct iovec part = {message, length};
+	struct mmsghdr messages = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+	off_t begin = lseek(file, 0, SEEK_END);
+
+	switch (call % 4) {
+	case 0: /* which the kernel sends from the file's memory, so that each has a place of its own there */
+		must(pwrite(file, message, length, begin) == (ssize_t)length);
+		return sendfile(client, file, &begin, length);
+	case 1:
+		must(sendmmsg(client, &messages, 1, 0) == 1);
+		return messages.msg_len;
+	case 2: /* a flag with which no call is cut */
+		return send(client, message, length, MSG_DONTROUTE);
+	default:
+		return write(client, message, length);
+	}
+}
+
 static void *writer(void *number)
 {
 	char message[LONGEST];
 	unsigned int seed = 1 + *(int *)number;
+	int file = memfd_create("message", 0);
 
+	must(file >= 0);
 	memset(message, 'a' + *(int *)number, sizeof(message));
 	while (now_s() < end_s) {
 		/* Most are short. */
@@ -23,7 +47,7 @@ static void *writer(void *number)
 		uint32_t length = 8 + rand_r(&seed) % (most - 8);
 
 		memcpy(message, &length, sizeof(length));
-		must(write(client, message, length) == (ssize_t)length);
+		must(send_by(rand_r(&seed), file, message, length) == (ssize_t)length);
 		usleep(rand_r(&seed) % 500);
 	}
 	return NULL;

@@ -49,7 +49,7 @@ pub struct State {
     uid: AtomicU32,
     /// 1 if the poller is to end.
     is_dismissed: AtomicU32,
-    /// The process whose poller it is; 0 if it has had none.
+    /// The process whose state it is; 0 in a child of which libc knows nothing, until it has a poller.
     owner: AtomicU32,
     /// Threads of the program that are about to change its rights: no poller is started meanwhile.
     changing: AtomicU32,
@@ -138,6 +138,7 @@ pub fn begin() {
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     // SAFETY: mapped above, for good.
     let state = unsafe { &*state };
+    state.owner.store(sys::pid(), SeqCst);
     if (0..INHERITED).any(sys::is_tcp) {
         state.wake();
     }
@@ -173,9 +174,13 @@ pub fn state() -> Option<&'static State> {
 /// Runs in the child after fork(2): it has the connections of its parent, and no poller.
 unsafe extern "C" fn forked() {
     let has_connections = LIVE.load(Relaxed) > 0 || HOOKED.load(Relaxed) != KNOWN.load(Relaxed);
-    if let Some(state) = state()
-        && has_connections
-    {
+    let Some(state) = state() else {
+        return;
+    };
+    if IS_SHUT_IN.load(Relaxed) == 0 {
+        state.owner.store(sys::pid(), SeqCst);
+    }
+    if has_connections {
         state.is_delayed.store(1, Relaxed);
         state.wake();
     }

@@ -16,7 +16,7 @@ use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, c_int, iovec, msghdr, 
 use super::{super::mark::Order, errno, real};
 use crate::sys;
 
-/// Flags of calls that may be cut. The kernel does something else for each call with another flag.
+/// Flags of calls that may be cut. The kernel does something else for each call with another flag, which only has its turn.
 const KNOWN: c_int = MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_EOR;
 
 /// Most parts of a piece. With more parts a piece is shorter than it could be.
@@ -105,15 +105,15 @@ pub struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// Returns how the stream at a descriptor is to be cut, if at all.
-    pub fn of(order: Order, stream: Option<&'a Stream>, flags: c_int) -> Option<Pieces<'a>> {
+    pub fn of(order: Order, stream: Option<&'a Stream>) -> Option<Pieces<'a>> {
         match (order, stream) {
-            (Order::Pieces { bytes }, Some(stream)) if flags & !KNOWN == 0 => Some(Pieces { bytes, stream }),
+            (Order::Pieces { bytes }, Some(stream)) => Some(Pieces { bytes, stream }),
             _ => None,
         }
     }
 
-    /// Makes a call that writes `parts`: as it is, by `whole`, if it does not complete a piece; at once, if it is not longer than
-    /// a piece; and cut otherwise.
+    /// Makes a call that writes `parts`: as it is, by `whole`, if it does not complete a piece, has no parts, or has another
+    /// flag than those that are known; at once, if it is not longer than a piece; and cut otherwise.
     ///
     /// # Safety
     /// As writev(2).
@@ -121,7 +121,7 @@ impl<'a> Pieces<'a> {
         let rounds = if flags & MSG_DONTWAIT == 0 { TURN_ROUNDS } else { SHORT_ROUNDS };
         let turn = self.stream.turn(rounds);
         let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
-        if length < self.room() || turn.is_none() {
+        if length < self.room() || flags & !KNOWN != 0 || turn.is_none() {
             let sent = whole();
             self.add(usize::try_from(sent).unwrap_or(0), false);
             return sent;
@@ -308,7 +308,7 @@ mod tests {
             parts.extend([part(one), part(&[]), part(two)]);
             // SAFETY: the parts are slices.
             let whole = || unsafe { sendmsg(fd, &parts, MSG_DONTWAIT) };
-            let sent = match Pieces::of(order, Some(&cut), MSG_DONTWAIT) {
+            let sent = match Pieces::of(order, Some(&cut)) {
                 // SAFETY: the parts are slices.
                 Some(pieces) => unsafe { pieces.write(fd, &parts, MSG_DONTWAIT, whole) },
                 None => whole(),
@@ -341,7 +341,7 @@ mod tests {
         let fd = client.as_raw_fd();
         sys::set_notsent_lowat(fd, LOWAT).unwrap();
         let cut = Stream::default();
-        let pieces = Pieces::of(Order::Pieces { bytes: 9 }, Some(&cut), 0).unwrap();
+        let pieces = Pieces::of(Order::Pieces { bytes: 9 }, Some(&cut)).unwrap();
         let nowhere = iovec { iov_base: std::ptr::without_provenance_mut(1), iov_len: 5 };
         // SAFETY: the first part is a slice, and the kernel checks the other one.
         assert_eq!(unsafe { pieces.write(fd, &[part(b"ninebytes"), nowhere], 0, || unreachable!()) }, 9);
@@ -350,19 +350,34 @@ mod tests {
     #[test]
     fn other_descriptors_and_other_flags_are_left_alone() {
         let cut = Stream::default();
-        let order = Order::Pieces { bytes: 10 };
-        assert!(Pieces::of(order, Some(&cut), libc::MSG_OOB).is_none());
-        assert!(Pieces::of(Order::None, Some(&cut), 0).is_none());
+        assert!(Pieces::of(Order::None, Some(&cut)).is_none());
         let file = std::fs::File::open("/dev/null").unwrap();
-        let pieces = Pieces::of(order, Some(&cut), 0).unwrap();
-        // SAFETY: the part is a slice.
-        assert_eq!(unsafe { pieces.write(file.as_raw_fd(), &[part(&[0; 30])], 0, || 77) }, 77);
+        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&cut)).unwrap();
+        for flags in [0, libc::MSG_OOB] {
+            // SAFETY: the part is a slice.
+            assert_eq!(unsafe { pieces.write(file.as_raw_fd(), &[part(&[0; 30])], flags, || 77) }, 77);
+        }
+    }
+
+    #[test]
+    fn what_is_not_cut_has_a_turn_too() {
+        let cut = Stream::default();
+        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&cut)).unwrap();
+        for flags in [0, libc::MSG_OOB] {
+            let whole = || {
+                assert_ne!(cut.writer.load(Relaxed), 0);
+                5
+            };
+            // SAFETY: there are no parts.
+            assert_eq!(unsafe { pieces.write(-1, &[], flags, whole) }, 5);
+        }
+        assert_eq!((cut.writer.load(Relaxed), pieces.room()), (0, 10));
     }
 
     #[test]
     fn small_writes_fill_a_piece_together() {
         let cut = Stream::default();
-        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&cut), 0).unwrap();
+        let pieces = Pieces::of(Order::Pieces { bytes: 10 }, Some(&cut)).unwrap();
         let rooms: Vec<usize> = [4, 5, 1, 3]
             .map(|bytes| {
                 pieces.add(bytes, bytes == pieces.room());
@@ -371,7 +386,7 @@ mod tests {
             .into();
         assert_eq!(rooms, [6, 1, 10, 7]);
         // The size has changed within a piece.
-        let smaller = Pieces::of(Order::Pieces { bytes: 2 }, Some(&cut), 0).unwrap();
+        let smaller = Pieces::of(Order::Pieces { bytes: 2 }, Some(&cut)).unwrap();
         assert_eq!(smaller.room(), 1);
     }
 }

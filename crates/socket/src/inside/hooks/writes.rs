@@ -1,6 +1,8 @@
 //! Hooks of calls that write, for libdwell_calls: they pass bytes in pieces for the controller `lowat`, delay callers for
 //! the controller `element`, and record times and bytes for the estimator `paper`.
 
+use std::cell::Cell;
+
 use dwell_engine::socket::control::Element;
 use libc::{MSG_FASTOPEN, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
@@ -84,17 +86,18 @@ pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_
 /// # Safety
 /// As sendmmsg(2).
 pub unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-    let mut sent = 0;
-    around(fd, |_| {
+    let sent = Cell::new(0);
+    let whole = || {
         // SAFETY: the caller's promise.
-        sent = unsafe { real::sendmmsg(fd, messages, count, flags) };
-        let whole = usize::try_from(sent).unwrap_or(0);
-        (0..whole).fold(0, |bytes: ssize_t, at| {
+        sent.set(unsafe { real::sendmmsg(fd, messages, count, flags) });
+        (0..usize::try_from(sent.get()).unwrap_or(0)).fold(0, |bytes: ssize_t, at| {
             // SAFETY: the kernel has written the length of each sent message.
             bytes + unsafe { (*messages.add(at)).msg_len } as ssize_t
         })
-    });
-    sent
+    };
+    // SAFETY: the caller's promise.
+    unsafe { in_pieces(fd, &[], flags, whole) };
+    sent.get()
 }
 
 /// sendfile(2).
@@ -103,7 +106,7 @@ pub unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: 
 /// As sendfile(2).
 pub unsafe fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
-    around(fd, |_| unsafe { real::sendfile(fd, from, offset, count) })
+    unsafe { in_pieces(fd, &[], 0, || real::sendfile(fd, from, offset, count)) }
 }
 
 /// Returns the parts of a call; none if there are more than the kernel takes, or none.
@@ -119,7 +122,8 @@ unsafe fn slice<'a>(parts: *const iovec, count: usize) -> &'a [iovec] {
     unsafe { std::slice::from_raw_parts(parts, count) }
 }
 
-/// Passes `parts` in pieces if a controller demands it, and makes the whole call otherwise.
+/// Passes `parts` in pieces if a controller demands it, and makes the whole call otherwise, or if there are none; while others
+/// pass pieces, it waits for its turn.
 ///
 /// # Safety
 /// As writev(2).
@@ -127,7 +131,7 @@ unsafe fn slice<'a>(parts: *const iovec, count: usize) -> &'a [iovec] {
 unsafe fn in_pieces(fd: c_int, parts: &[iovec], flags: c_int, whole: impl Fn() -> ssize_t) -> ssize_t {
     around(fd, |order| {
         let stream = || preload::state()?.stream(fd);
-        match Pieces::of(order, stream(), flags).filter(|_| !parts.is_empty()) {
+        match Pieces::of(order, stream()) {
             // SAFETY: the caller's promise.
             Some(pieces) => unsafe { pieces.write(fd, parts, flags, whole) },
             None => whole(),
