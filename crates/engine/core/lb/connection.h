@@ -22,7 +22,8 @@ typedef __u64 dwell_selection;
 #define dwell_selection_slot(c) ((__u32)((c) >> 32))
 
 /* How far a client's sequence number may run ahead of the newest one, in 64 KiB: packets may be lost before they come
- * here. Whoever does not know the numbers guesses right once in 2^16 / (DWELL_SEQ_AHEAD + 1) attempts.
+ * here, or be sent again from up to 64 KiB behind it. Whoever does not know the numbers guesses right once in
+ * 2^16 / (DWELL_SEQ_AHEAD + 2) attempts.
  */
 #define DWELL_SEQ_AHEAD 4
 
@@ -83,53 +84,62 @@ static __always_inline __u8 dwell_slot_settle(struct dwell_slot *slot, const str
  *
  * A FIN or RST ends the connection if it comes at the newest number. One that is ahead of it does not, since data that is still
  * to come would look like data that is sent again; the ACK that follows it shows the end. A connection that has ended goes on if
- * data goes beyond its end, which was forged: data that was lost is sent again after the end too, however late, but not beyond it.
+ * data passes its end, which was forged: data that was lost is sent again after the end too, however late, but not beyond it, and
+ * what is ahead of it was sent by somebody who does not know the end.
  */
 static __always_inline int dwell_slot_track(struct dwell_slot *slot, const struct dwell_packet *packet, __u8 *flags)
 {
 	__u32 newest = dwell_slot_newest(slot), end = dwell_seq_end(packet), ahead = packet->seq - newest;
+	__u32 had_ended = *flags & DWELL_HEAD_ENDED;
 
 	if (packet->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) {
-		*flags |= DWELL_HEAD_CLOSING;
 		if (-ahead < DWELL_END_BEHIND)
-			*flags |= DWELL_HEAD_ENDED;
+			*flags |= DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED;
 		else
 			end -= !!(packet->tcp_flags & DWELL_TCP_FIN);
 	} else if (packet->payload_bytes) {
-		if (!(*flags & DWELL_HEAD_ENDED) || (__s32)(end - newest) > 0)
+		if (-ahead < packet->payload_bytes)
 			*flags &= ~(DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED);
 	} else if (ahead == 1) {
 		*flags |= DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED;
 	} else { /* it may be ahead of data that was lost */
 		end = newest;
 	}
-	if ((__u16)((packet->seq >> 16) - (newest >> 16)) > DWELL_SEQ_AHEAD)
+	if (had_ended ? ahead > 1 && -ahead >= DWELL_END_BEHIND
+		      : (__u16)((packet->seq >> 16) - (newest >> 16) + 1) > DWELL_SEQ_AHEAD + 1)
 		return 0;
 	if ((__s32)(end - newest) > 0)
 		dwell_slot_set_newest(slot, end);
 	return 1;
 }
 
-/* Updates the flags of a connection from a client's packet. */
-static __always_inline void dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet,
-					    __u32 now_coarse)
+/* In what dwell_slot_mark() returns: the packet's number shows that the client has sent it, as far as that can be seen; without
+ * it, anybody may have.
+ */
+#define DWELL_MARK_NEAR 1
+
+/* Updates the flags of a connection from a client's packet. Returns DWELL_MARK_NEAR, and DWELL_HEAD_ENDED if that has changed. */
+static __always_inline __u32 dwell_slot_mark(struct dwell_slot *slot, const struct dwell_packet *packet,
+					     __u32 now_coarse)
 {
 	__u8 flags = slot->head.flags, next = flags;
-	int is_near = 1;
+	int is_near = packet->kind != DWELL_KIND_TCP;
 
-	if (packet->kind == DWELL_KIND_TCP && packet->tcp_flags & DWELL_TCP_SYN) {
-		if (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)
+	if (!is_near && packet->tcp_flags & DWELL_TCP_SYN) {
+		if (dwell_is_first_syn(packet) && (!(flags & DWELL_HEAD_ESTABLISHED) || flags & DWELL_HEAD_ENDED)) {
 			dwell_slot_set_newest(slot, dwell_seq_end(packet));
-	} else if (packet->kind == DWELL_KIND_TCP) {
+			next &= ~DWELL_HEAD_CLOSING; /* another connection may begin, or this one may still receive */
+		}
+	} else if (!is_near) {
 		next |= DWELL_HEAD_ESTABLISHED;
 		is_near = dwell_slot_track(slot, packet, &next);
 	}
 	/* a flood can repeat its SYN, or its Initial of QUIC */
-	if (dwell_unlikely(!(flags & DWELL_HEAD_SETTLED)) && is_near && !(packet->tcp_flags & DWELL_TCP_SYN) &&
-	    !packet->lb.attempt)
+	if (dwell_unlikely(!(flags & DWELL_HEAD_SETTLED)) && is_near && !packet->lb.attempt)
 		next |= dwell_slot_settle(slot, packet, now_coarse);
 	if (next != flags)
 		slot->head.flags = next;
+	return ((flags ^ next) & DWELL_HEAD_ENDED) | (is_near ? DWELL_MARK_NEAR : 0);
 }
 
 /* Fetches the cache lines that the estimator is about to need at once, so that it does not wait for one after the
@@ -401,18 +411,19 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 	return slot->measured ? DWELL_SELECTION(reason, slot_index) : DWELL_SELECTION_UNMEASURED(reason);
 }
 
-/* Updates a connection that stays with its real. */
+/* Updates a connection that stays with its real. A packet that anybody may have sent keeps the place of a connection that is not
+ * over: the client may come back from another balancer.
+ */
 static __always_inline dwell_selection dwell_balance_known(struct dwell_table *table, struct dwell_packet *packet,
 							   struct dwell_slot *slot, __u32 slot_index)
 {
 	__u32 now_coarse = dwell_now_coarse(table->clock), idle = now_coarse - slot->head.seen;
-	__u8 flags = slot->head.flags;
+	__u32 marked = dwell_slot_mark(slot, packet, now_coarse);
 
-	dwell_slot_mark(slot, packet, now_coarse);
-	if (idle)
+	if (idle && (marked & DWELL_MARK_NEAR || !(slot->head.flags & DWELL_HEAD_CLOSING)))
 		slot->head.seen = now_coarse;
-	if (dwell_unlikely((flags ^ slot->head.flags) & DWELL_HEAD_ENDED) && dwell_is_recent(table, idle))
-		dwell_count_open(table->embedder, slot->lb.real, flags & DWELL_HEAD_ENDED ? 1 : -1);
+	if (dwell_unlikely(marked & DWELL_HEAD_ENDED) && dwell_is_recent(table, idle))
+		dwell_count_open(table->embedder, slot->lb.real, slot->head.flags & DWELL_HEAD_ENDED ? -1 : 1);
 	return slot->measured ? DWELL_SELECTION(DWELL_REASON_CONNECTION, slot_index)
 			      : DWELL_SELECTION_UNMEASURED(DWELL_REASON_CONNECTION);
 }

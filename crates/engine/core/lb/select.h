@@ -110,9 +110,12 @@ static __always_inline int dwell_has_fewer(void *embedder, __u32 number, __u32 t
 	return *open * (other->capacity ? other->capacity : 1) < *open_other * (real->capacity ? real->capacity : 1);
 }
 
+/* Returns true for a SYN that may open a connection: servers drop one that is a FIN or RST too. */
 static __always_inline int dwell_is_first_syn(const struct dwell_packet *packet)
 {
-	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | DWELL_TCP_ACK)) == DWELL_TCP_SYN;
+	const __u8 others = DWELL_TCP_ACK | DWELL_TCP_FIN | DWELL_TCP_RST;
+
+	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | others)) == DWELL_TCP_SYN;
 }
 
 /* Returns the real of a list that has the fewest open connections for its weight once it has this one too; 0 if the list

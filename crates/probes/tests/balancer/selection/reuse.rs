@@ -4,7 +4,8 @@ use dwell_engine::{
     balance::{Balancer, Reason},
     response::Watch,
 };
-use dwell_probes::balancer::{Forward, Protocol, Vip, VipKey};
+use dwell_probes::balancer::{Forward, Protocol, Real, Vip, VipKey};
+use etherparse::TcpHeader;
 
 use crate::{
     packets::{Client, address, real, v4},
@@ -88,6 +89,14 @@ fn a_syn_after_an_end_is_placed_anew() {
 fn a_syn_after_a_long_silence_is_placed_anew() {
     let (mut scene, client) = (Scene::new(), v4());
     scene.connect(&client);
+    for flags in [|tcp: &mut TcpHeader| tcp.fin = true, |tcp: &mut TcpHeader| tcp.rst = true] {
+        let no_beginning = |tcp: &mut TcpHeader| {
+            tcp.syn = true;
+            flags(tcp);
+        };
+        let no_beginning = client.tcp(no_beginning, &[]);
+        assert_eq!(scene.pass(31_000, &no_beginning), (Some(1), Reason::Connection));
+    }
     assert_eq!(scene.pass(29_000, &client.syn()), (Some(1), Reason::Connection));
     assert_eq!(scene.pass(31_000, &client.syn()), (Some(2), Reason::New));
     assert_eq!(scene.pass(1, &client.data(0)), (Some(2), Reason::Connection));
@@ -166,6 +175,42 @@ fn an_end_by_somebody_who_does_not_know_the_connection_moves_nobody() {
         }
         assert_eq!(scene.pass(1, &end(&client.at(1 << 23))), (Some(1), Reason::Connection));
         assert_eq!(scene.pass(1000, &client.syn()), (Some(1), Reason::Connection));
+    }
+}
+
+#[test]
+fn an_ended_connection_comes_back_by_what_passes_its_end_alone() {
+    for end in [Client::fin, Client::rst] {
+        let (mut scene, client) = (Scene::new(), v4());
+        scene.connect(&client);
+        scene.pass(1, &end(&client.at(1100)));
+        for seq in (71_100..u32::MAX - 70_000).step_by(1 << 26) {
+            let other = client.at(seq);
+            let syn_ack = other.tcp(|tcp| (tcp.syn, tcp.ack) = (true, true), &[]);
+            let next = other.at(seq + 1001).data(9);
+            for frame in [other.data(0), syn_ack, other.at(seq + 1).data(1000), other.fin(), next] {
+                assert_eq!(scene.pass(10, &frame), (Some(1), Reason::Connection));
+                assert_eq!(scene.balancer.open(1), 0, "{seq}");
+            }
+        }
+        // Nor do they keep the client's port at the backend that gets no new connections.
+        assert_eq!(scene.pass(1, &client.at(77_000_000).syn()), (Some(2), Reason::New));
+    }
+}
+
+#[test]
+fn an_end_with_other_numbers_makes_nobody_lose_a_place() {
+    for end in [Client::fin, Client::rst] {
+        let (mut scene, client) = (Scene::new(), v4());
+        scene.connect(&client);
+        scene.pass(1, &end(&client.far()));
+        scene.balancer.sweep((scene.now_ms + 20_000) * MS, drop);
+        assert_eq!(scene.pass(20_001, &client.at(1100).data(9)), (Some(1), Reason::Connection));
+        // Nor does it move anybody off a backend that is down.
+        let down = Real { down: true, ..real(address("10.0.0.5"), Forward::L2, 71) };
+        scene.balancer.set_real(1, &down);
+        scene.pass(1, &end(&client.far()));
+        assert_eq!(scene.pass(1, &client.far().syn()), (Some(1), Reason::Connection));
     }
 }
 
