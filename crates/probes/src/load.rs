@@ -13,7 +13,8 @@ use std::{
 
 use flate2::read::ZlibDecoder;
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, libbpf_sys,
+    MapCore, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+    libbpf_sys,
 };
 use nix::libc;
 
@@ -126,8 +127,11 @@ pub(crate) fn find_program<'a>(object: &'a Object, name: &str) -> Option<Program
 }
 
 /// Finds a map of a loaded object. Panics if the object has no map of that name.
+///
+/// A chain's array takes the place of a map of the object, and its own name, which may be that of another map.
 pub(crate) fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
-    object.maps_mut().find(|map| map.name() == name).unwrap_or_else(|| panic!("the object has the map {name}"))
+    let is_named = |map: &MapMut<'_>| map.name() == name && map.map_type() != MapType::ProgArray;
+    object.maps_mut().find(is_named).unwrap_or_else(|| panic!("the object has the map {name}"))
 }
 
 /// Waits until every program that is running now has ended, so that none still uses what it has read before.

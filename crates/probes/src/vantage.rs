@@ -256,9 +256,6 @@ fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Re
             _ => {}
         }
     }
-    if let (Some(chain), Some(mut map)) = (spec.chain, object.maps_mut().find(|map| map.name() == "chain")) {
-        map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
-    }
     if let Some(other) = shared {
         for mut map in object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -269,6 +266,10 @@ fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Re
             let handle = MapHandle::try_from(&load::map(other, name)).map_err(failed("share", name))?;
             map.reuse_fd(handle.as_fd()).map_err(failed("share", name))?;
         }
+    }
+    // Last, as it takes the array's name.
+    if let (Some(chain), Some(mut map)) = (spec.chain, object.maps_mut().find(|map| map.name() == "chain")) {
+        map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
     }
     load::load(spec.what, object)
 }

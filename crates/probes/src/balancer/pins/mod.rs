@@ -14,7 +14,7 @@ use std::{
 
 use dwell_engine::abi;
 use dwell_socket::clock::monotonic_ns;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, OpenMapMut, Program, query::LinkTypeInfo};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, Program, query::LinkTypeInfo};
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{BPF_FS_MAGIC, fstatfs},
@@ -350,7 +350,7 @@ impl Folder {
     /// Copies the contents of the pinned maps to those of an object.
     fn migrate(&self, object: &Object, options: &PlaneOptions) -> Result<(), Error> {
         let ours = |name: &str| {
-            let map = object.maps().find(|map| map.name() == name);
+            let map = object.maps().find(|map| map.name() == name && map.map_type() != MapType::ProgArray);
             let map = map.unwrap_or_else(|| panic!("the object has the map {name}"));
             MapHandle::try_from(&map).map_err(failed("read", "maps"))
         };
