@@ -3,7 +3,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket},
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -85,9 +85,11 @@ fn by_path(stream: &mut dyn ReadWrite) {
     let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
 }
 
-/// A port without a server.
-fn unused_port() -> u16 {
-    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
+/// A port without a server, which nobody else gets while the sockets are open: it is a client's.
+fn unused_port() -> (u16, impl Sized) {
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client.local_addr().unwrap().port(), (listener, client))
 }
 
 #[test]
@@ -96,7 +98,8 @@ fn a_tcp_server_is_up_while_it_listens() {
     let port = listener.local_addr().unwrap().port();
     assert_eq!(run(check(CheckKind::Tcp, port)), Ok(()));
     drop(listener);
-    let said = run(check(CheckKind::Tcp, unused_port())).unwrap_err();
+    let (port, _sockets) = unused_port();
+    let said = run(check(CheckKind::Tcp, port)).unwrap_err();
     assert!(said.starts_with("Connection refused"), "{said}");
 }
 
@@ -147,7 +150,11 @@ fn a_udp_server_must_answer() {
     answers.store(false, Ordering::SeqCst);
     let said = run(hello(Duration::from_millis(100)));
     assert_eq!(said, Err("no answer within 100ms".into()));
-    let refused = run(check(CheckKind::Udp { send: "x".into() }, unused_port())).unwrap_err();
+    // The socket that has this port is there for one sender alone.
+    let other = UdpSocket::bind((HERE, 0)).unwrap();
+    other.connect((HERE, port)).unwrap();
+    let unheard = other.local_addr().unwrap().port();
+    let refused = run(check(CheckKind::Udp { send: "x".into() }, unheard)).unwrap_err();
     assert!(refused.starts_with("Connection refused"), "{refused}");
 }
 
@@ -256,7 +263,8 @@ fn a_backend_whose_check_changes_stays_up_until_it_fails_often_enough() {
     let target = |port| Target::new(1, HERE, Arc::new(check(CheckKind::Tcp, port))).unwrap();
     health.set(vec![target(port)]);
     assert!(next().is_up);
-    let mut other = check(CheckKind::Tcp, unused_port());
+    let (unused, _sockets) = unused_port();
+    let mut other = check(CheckKind::Tcp, unused);
     other.fall = 3;
     health.set(vec![Target::new(1, HERE, Arc::new(other)).unwrap()]);
     let failures = std::iter::repeat_with(next).filter(|result| result.outcome.is_err());
@@ -268,7 +276,8 @@ fn a_backend_whose_check_changes_stays_up_until_it_fails_often_enough() {
 fn many_are_checked_by_few_threads_and_changes_are_reported() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let up = Arc::new(check(CheckKind::Tcp, listener.local_addr().unwrap().port()));
-    let down = Arc::new(check(CheckKind::Tcp, unused_port()));
+    let (unused, _sockets) = unused_port();
+    let down = Arc::new(check(CheckKind::Tcp, unused));
     thread::spawn(move || for _ in listener.incoming() {});
     let (sender, results) = channel();
     let health = Health::start(4, sender);

@@ -4,16 +4,16 @@
 //! connection may carry any number of requests.
 
 mod client;
+mod route;
 mod server;
 mod status;
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
-use dwell_records::Object;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
+pub use route::{PacketRoute, RouteObject};
 pub use server::{Answer, ListenError, Listener, PendingRequest, Requester};
 pub use status::{
     BackendStatus, DeviceStatus, HealthState, HeartbeatStatus, HeavyStatus, LoadStatus, PendingStatus, PlaneStatus,
@@ -113,27 +113,6 @@ pub struct Changes {
     /// The keys of the configuration from which nothing follows, after a reload.
     #[serde(default)]
     pub warnings: Vec<String>,
-}
-
-/// Where the balancer would send a packet, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PacketRoute {
-    /// The verdict: pass, drop, send or redirect.
-    pub verdict: String,
-    /// The reason, in one word.
-    pub reason: String,
-    /// The name of the VIP that the packet matches.
-    pub vip: Option<String>,
-    /// The name of the selected backend.
-    pub backend: Option<String>,
-    /// The address of the selected backend.
-    pub address: Option<IpAddr>,
-    /// The frame as it would be sent, in hexadecimal digits; none if it would not be.
-    pub frame: Option<String>,
-}
-
-impl Object for PacketRoute {
-    const KINDS: &'static [&'static str] = &["lb.route"];
 }
 
 /// The bytes that a frame may have over which the kernel runs a program.

@@ -162,68 +162,16 @@ impl Vip {
             table.warn_of_no_effect("gue_port", "forward is not \"gue\"");
         }
         let second_chance = table.get("second_chance", flag).unwrap_or(false);
-        if second_chance && (protocol != Protocol::Tcp || matches!(forward, Some(ForwardName::L2))) {
-            let problem = Problem::new(
-                "`dwell lb decap` on the backend gives it, to TCP connections alone",
-                "write forward = \"ipip\" or \"gue\", or remove it",
-            );
-            table.fault(problem, "second_chance");
+        if second_chance {
+            check_second_chance(&mut table, protocol, forward);
         }
         let latency = Latency::read(&mut table, defaults.latency);
-        let measure = table.get("measure", measured);
-        if policy == PolicyName::Latency && measure == Some(None) {
-            let problem = Problem::new(
-                "the policy \"latency\" works on measured latencies",
-                "write measure = true or \"1/8\", or another policy",
-            );
-            table.fault(problem, "measure");
-        }
+        let (measure, quic) = read_measure(&mut table, policy, protocol);
         let is_zero_rtt = policy == PolicyName::ZeroRtt;
-        let is_measured = measure.flatten().is_some();
-        if policy != PolicyName::Latency && !is_measured {
-            table.warn_of_no_effect("latency", "the policy is not \"latency\", and nothing is measured");
-        }
-        if is_zero_rtt && is_measured {
-            let problem = Problem::new(
-                "packets that are routed by connection ID are not measured: servers report their load themselves",
-                "remove it",
-            );
-            table.fault(problem, "measure");
-        }
-        let quic = table.get("quic", flag).unwrap_or(is_zero_rtt);
-        if quic && protocol == Protocol::Tcp {
-            let problem = Problem::new("QUIC does not run over TCP", "write protocol = \"udp\"");
-            table.fault(problem, "quic");
-        }
-        if policy == PolicyName::Latency && protocol == Protocol::Udp {
-            let problem = Problem::new(
-                "nothing in a datagram shows whether it asks or only acknowledges, so latencies of UDP are not known",
-                "write policy = \"zero-rtt\" for QUIC, or \"maglev\" or \"weights\"",
-            );
-            table.fault(problem, "policy");
-        } else if quic && is_measured && !is_zero_rtt {
-            let problem =
-                Problem::new("datagrams of QUIC that only acknowledge would count as requests", "remove it, or quic");
-            table.fault(problem, "measure");
-        }
         let by_source = table.get("hash", choice(&[("connection", false), ("source", true)])).unwrap_or(false);
-        let choices = table.get("choices", choices);
-        let may_choose = choices.is_some_and(|choices| choices != Choices::Of(1));
-        if may_choose && (protocol != Protocol::Tcp || by_source) {
-            let problem = Problem::new(
-                "only a TCP connection says when it begins, and with hash = \"source\" a client stays at one backend",
-                "remove it",
-            );
-            table.fault(problem, "choices");
-        }
-        if second_chance && may_choose {
-            let problem =
-                Problem::new("with second_chance, where a connection is must follow from the table alone", "remove it");
-            table.fault(problem, "choices");
-        }
-        let is_one_of_several = defaults.is_one_of_several || second_chance;
-        let has_choices =
-            policy == PolicyName::Latency && protocol == Protocol::Tcp && !by_source && !is_one_of_several;
+        let may_choose = protocol == Protocol::Tcp && !by_source;
+        let choices = read_choices(&mut table, may_choose, second_chance);
+        let has_choices = policy == PolicyName::Latency && may_choose && !defaults.is_one_of_several && !second_chance;
         let may_tunnel =
             protocol == Protocol::Tcp && port.flatten().is_some() && !matches!(forward, Some(ForwardName::L2));
         let check = table.table("health").and_then(|health| Check::read(health, path, port.flatten(), may_tunnel));
@@ -259,7 +207,7 @@ impl Vip {
             choices: choices.unwrap_or(if has_choices { Choices::All } else { Choices::Of(1) }),
             second_chance,
             quic,
-            measure: measure.unwrap_or((policy == PolicyName::Latency).then(Sampling::default)),
+            measure,
             check,
             latency,
             zero_rtt,
@@ -269,6 +217,77 @@ impl Vip {
         table.finish();
         (name.is_some() && address.is_some() && port.is_some()).then_some((vip, lines))
     }
+}
+
+/// Checks that a VIP can have a second chance.
+fn check_second_chance(table: &mut Table<'_>, protocol: Protocol, forward: Option<ForwardName>) {
+    if protocol != Protocol::Tcp || matches!(forward, Some(ForwardName::L2)) {
+        let problem = Problem::new(
+            "`dwell lb decap` on the backend gives it, to TCP connections alone",
+            "write forward = \"ipip\" or \"gue\", or remove it",
+        );
+        table.fault(problem, "second_chance");
+    }
+}
+
+/// Reads which connections are measured, and whether the packets are QUIC, which cannot be.
+fn read_measure(table: &mut Table<'_>, policy: PolicyName, protocol: Protocol) -> (Option<Sampling>, bool) {
+    let measure = table.get("measure", measured);
+    let (is_latency, is_zero_rtt) = (policy == PolicyName::Latency, policy == PolicyName::ZeroRtt);
+    if is_latency && measure == Some(None) {
+        let problem = Problem::new(
+            "the policy \"latency\" works on measured latencies",
+            "write measure = true or \"1/8\", or another policy",
+        );
+        table.fault(problem, "measure");
+    }
+    let is_measured = measure.flatten().is_some();
+    if !is_latency && !is_measured {
+        table.warn_of_no_effect("latency", "the policy is not \"latency\", and nothing is measured");
+    }
+    if is_zero_rtt && is_measured {
+        let problem = Problem::new(
+            "packets that are routed by connection ID are not measured: servers report their load themselves",
+            "remove it",
+        );
+        table.fault(problem, "measure");
+    }
+    let quic = table.get("quic", flag).unwrap_or(is_zero_rtt);
+    if quic && protocol == Protocol::Tcp {
+        let problem = Problem::new("QUIC does not run over TCP", "write protocol = \"udp\"");
+        table.fault(problem, "quic");
+    }
+    if is_latency && protocol == Protocol::Udp {
+        let problem = Problem::new(
+            "nothing in a datagram shows whether it asks or only acknowledges, so latencies of UDP are not known",
+            "write policy = \"zero-rtt\" for QUIC, or \"maglev\" or \"weights\"",
+        );
+        table.fault(problem, "policy");
+    } else if quic && is_measured && !is_zero_rtt {
+        let problem =
+            Problem::new("datagrams of QUIC that only acknowledge would count as requests", "remove it, or quic");
+        table.fault(problem, "measure");
+    }
+    (measure.unwrap_or(is_latency.then(Sampling::default)), quic)
+}
+
+/// Reads among how many backends a new connection chooses, if it may. `None` if the file does not say it.
+fn read_choices(table: &mut Table<'_>, may_choose: bool, second_chance: bool) -> Option<Choices> {
+    let choices = table.get("choices", choices);
+    let chooses = choices.is_some_and(|choices| choices != Choices::Of(1));
+    if chooses && !may_choose {
+        let problem = Problem::new(
+            "only a TCP connection says when it begins, and with hash = \"source\" a client stays at one backend",
+            "remove it",
+        );
+        table.fault(problem, "choices");
+    }
+    if chooses && second_chance {
+        let problem =
+            Problem::new("with second_chance, where a connection is must follow from the table alone", "remove it");
+        table.fault(problem, "choices");
+    }
+    choices
 }
 
 /// Reads which connections are measured: all, none, or one of so many.

@@ -1,7 +1,7 @@
 //! `dwell schema`: the keys of all objects that `dwell` writes.
 
 use dwell_balancer::{
-    api::{HeartbeatStatus, PacketRoute, Status},
+    api::{HeartbeatStatus, RouteObject, Status},
     control::Event,
 };
 use dwell_probes::host;
@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     schema.add::<Event>();
     schema.add::<Status>();
     schema.add::<HeartbeatStatus>();
-    schema.add::<PacketRoute>();
+    schema.add::<RouteObject>();
     schema.add::<RunObject<'_>>();
     schema.add_with_header::<host::Report>("doctor.report");
     print(match args.markdown {

@@ -441,6 +441,9 @@ fn root_a_dry_run_shows_where_packets_go() {
     let route = object(&output);
     assert_eq!((&route["verdict"], &route["reason"]), (&"send".into(), &"new".into()), "{output}");
     assert!(route["frame"].as_str().unwrap().len() >= 2 * 54, "{output}");
+    let flow = &route["flow"];
+    assert_eq!((&flow["sport"], &flow["client"]), (&1000.into(), &"src".into()), "{output}");
+    assert!(flow["id"].as_str().unwrap().starts_with("1:"), "{output}");
     // The dry runs have opened no connection.
     assert_eq!(scene.spread(1).len(), 1);
     eventually("two connections are counted", || scene.status()["vips"][0]["connections"] == 2);

@@ -42,60 +42,29 @@ impl Report {
             return Ok(None);
         };
         let span = (choice.since_ns.unwrap_or(whole.0).max(whole.0), choice.until_ns.unwrap_or(whole.1).min(whole.1));
-        // Verdicts alone have no interval.
-        let length_ns = store.interval_ns(span)?.unwrap_or(1_000_000_000);
-        let hosts = store.hosts()?;
-        let is_wanted = |number: i64| {
-            let mut named = hosts.iter().filter(|(host, _)| *host == number);
-            choice.hosts.is_empty() || named.any(|(_, name)| choice.hosts.contains(name))
-        };
-        let wanted: Vec<i64> = match choice.hosts.as_slice() {
-            [] => Vec::new(),
-            _ => hosts.iter().map(|(number, _)| *number).filter(|number| is_wanted(*number)).collect(),
-        };
-        let mut flows = store.flows(span, &wanted)?;
-        let translated = store.translated(span)?;
-        let takes = |number: &i64| translated.get(number).is_some_and(|ends| choice.takes(ends));
-        flows.retain(|(number, ends, _)| choice.takes(ends) || takes(number));
-        let flows_known = flows.len() + choice.left_out;
-        flows.truncate(choice.most_flows);
-
-        let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
-        let mut gathered = Gathered::new(span, length_ns);
-        let damaged = store.rows(span, &numbers, |read| {
-            let is_chosen = match read.place {
-                Place::Host(host) => is_wanted(host),
-                Place::Path(tx, rx) => [tx, rx].into_iter().flatten().any(is_wanted),
-            };
-            if is_chosen && (read.flow.is_some() || !choice.is_of_flows()) {
-                gathered.add(read);
-            }
-        })?;
-        let wanted = (!choice.hosts.is_empty()).then_some(wanted);
-        let backends = PageBackends::read(store, choice, (wanted.as_deref(), &hosts), span, gathered.bin_ns)?;
-        let latencies = Latencies::read(store, choice, wanted.clone(), span, gathered.bin_ns)?;
+        let hosts = Hosts::read(store, choice)?;
+        let wanted = hosts.wanted.as_deref();
+        let flows = Flows::read(store, choice, span, wanted)?;
+        let (gathered, damaged) = Gathered::read(store, choice, span, (&hosts, &flows.numbers))?;
+        let backends = PageBackends::read(store, choice, (wanted, &hosts.all), span, gathered.bin_ns)?;
+        let latencies = Latencies::read(store, choice, hosts.wanted.clone(), span, gathered.bin_ns)?;
         let damaged = damaged + latencies.damaged();
-        let latency = latencies.finish(store, &hosts)?;
-        let (verdicts, verdicts_known) = verdicts(store, span, wanted.as_deref(), &hosts)?;
+        let latency = latencies.finish(store, &hosts.all)?;
+        let (verdicts, verdicts_known) = verdicts(store, span, wanted, &hosts.all)?;
         if gathered.cells.is_empty() && latency.is_none() && verdicts.is_empty() && backends.is_empty() {
             return Ok(None);
         }
-        let clocks = store.clocks(span)?;
-        let name = |number: i64| {
-            let host = hosts.iter().find(|(host, _)| *host == number);
-            host.map(|(_, name)| name.clone()).unwrap_or_default()
-        };
-        let clocks = clocks.into_iter().filter(|clock| is_wanted(clock.host));
+        let clocks = store.clocks(span)?.into_iter().filter(|clock| hosts.wants(clock.host));
         let (gray, gray_known) = gray(store, span, choice)?;
-        let (losses, losses_known) = losses(store, span, wanted.as_deref(), &name)?;
+        let (losses, losses_known) = losses(store, span, &hosts)?;
         let mut page = Page {
             made: Timestamp::from_nanosecond(now_ns).map(|now| format!("{now:.9}")).unwrap_or_default(),
             from_ms: span.0 as f64 / 1e6,
             to_ms: span.1 as f64 / 1e6,
             bin_ms: gathered.bin_ns as f64 / 1e6,
             hosts: Vec::new(),
-            flows: Vec::new(),
-            flows_known,
+            flows: flows.chosen,
+            flows_known: flows.known,
             has_sums: !choice.is_of_flows(),
             segments: segment_names(),
             places: Vec::new(),
@@ -103,7 +72,7 @@ impl Report {
             resent: Vec::new(),
             clocks: clocks
                 .map(|clock| Clock {
-                    host: name(clock.host),
+                    host: hosts.name(clock.host),
                     bound_ns: clock.bound_ns,
                     steps: clock.steps,
                     method: clock.method,
@@ -118,17 +87,11 @@ impl Report {
             gray,
             gray_known,
         };
-        gathered.finish(&hosts, &numbers, &mut page);
+        gathered.finish(&hosts.all, &flows.numbers, &mut page);
         if page.rows.is_empty() {
-            let named = hosts.iter().filter(|(number, _)| is_wanted(*number));
+            let named = hosts.all.iter().filter(|(number, _)| hosts.wants(*number));
             page.hosts = named.map(|(_, name)| name.clone()).collect();
         }
-        let flows = flows.into_iter().map(|(number, ends, _)| Flow {
-            src: ends.src.to_string(),
-            dst: ends.dst.to_string(),
-            rx: translated.get(&number).map(|Ends { src, dst }| format!("{src} → {dst}")),
-        });
-        page.flows = flows.collect();
         Ok(Some(Report { page, damaged }))
     }
 
@@ -153,26 +116,73 @@ impl Report {
     }
 }
 
-/// Returns the times of which measurements of these hosts, or of all, are missing, the earliest first, and how many there are in
-/// all.
-fn losses(
-    store: &Reader,
-    span: Span,
-    wanted: Option<&[i64]>,
-    name: &impl Fn(i64) -> String,
-) -> Result<(Vec<PageLoss>, u64), StoreError> {
+/// The hosts of a store, by number and name.
+struct Hosts {
+    all: Vec<(i64, String)>,
+    /// The numbers of those that were chosen; `None` if none was, so that all are wanted.
+    wanted: Option<Vec<i64>>,
+}
+
+impl Hosts {
+    fn read(store: &Reader, choice: &Choice) -> Result<Hosts, StoreError> {
+        let all = store.hosts()?;
+        let chosen = || all.iter().filter(|(_, name)| choice.hosts.contains(name)).map(|(number, _)| *number);
+        let wanted = (!choice.hosts.is_empty()).then(|| chosen().collect());
+        Ok(Hosts { all, wanted })
+    }
+
+    fn wants(&self, number: i64) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&number))
+    }
+
+    fn name(&self, number: i64) -> String {
+        let host = self.all.iter().find(|(host, _)| *host == number);
+        host.map(|(_, name)| name.clone()).unwrap_or_default()
+    }
+}
+
+/// The flows that are kept apart.
+struct Flows {
+    chosen: Vec<Flow>,
+    /// Their numbers in the store, in the same order.
+    numbers: Vec<i64>,
+    /// How many flows there are in all.
+    known: usize,
+}
+
+impl Flows {
+    fn read(store: &Reader, choice: &Choice, span: Span, wanted: Option<&[i64]>) -> Result<Flows, StoreError> {
+        let mut flows = store.flows(span, wanted.unwrap_or_default())?;
+        let translated = store.translated(span)?;
+        let takes = |number: &i64| translated.get(number).is_some_and(|ends| choice.takes(ends));
+        flows.retain(|(number, ends, _)| choice.takes(ends) || takes(number));
+        let known = flows.len() + choice.left_out;
+        flows.truncate(choice.most_flows);
+        let numbers = flows.iter().map(|(number, ..)| *number).collect();
+        let chosen = flows.into_iter().map(|(number, ends, _)| Flow {
+            src: ends.src.to_string(),
+            dst: ends.dst.to_string(),
+            rx: translated.get(&number).map(|Ends { src, dst }| format!("{src} → {dst}")),
+        });
+        Ok(Flows { chosen: chosen.collect(), numbers, known })
+    }
+}
+
+/// Returns the times of which measurements of these hosts are missing, the earliest first, and how many there are in all.
+fn losses(store: &Reader, span: Span, hosts: &Hosts) -> Result<(Vec<PageLoss>, u64), StoreError> {
+    let wanted = hosts.wanted.as_deref();
     let (lost, lost_known) = store.lost(span, wanted, MOST_LOSSES)?;
     let (silences, silences_known) = store.silences(span, wanted, MOST_LOSSES)?;
     let ms = |time_ns: i64| time_ns as f64 / 1e6;
     let lost = lost.into_iter().map(|lost| PageLoss {
-        host: name(lost.host),
+        host: hosts.name(lost.host),
         from_ms: lost.since_ns.map(ms),
         to_ms: lost.until_ns.map(ms),
         batches: lost.batches.1.map(|last| last - lost.batches.0 + 1),
         why: lost.why,
     });
     let silences = silences.into_iter().map(|silence| PageLoss {
-        host: name(silence.host),
+        host: hosts.name(silence.host),
         from_ms: Some(ms(silence.since_ns)),
         to_ms: Some(ms(silence.until_ns)),
         batches: None,
@@ -246,6 +256,27 @@ impl Gathered {
             bin: 0,
             open: HashMap::new(),
         }
+    }
+
+    /// Reads the rows of these hosts and flows, and how many were damaged.
+    fn read(
+        store: &Reader,
+        choice: &Choice,
+        span: Span,
+        (hosts, flows): (&Hosts, &[i64]),
+    ) -> Result<(Gathered, u64), StoreError> {
+        // Verdicts alone have no interval.
+        let mut gathered = Gathered::new(span, store.interval_ns(span)?.unwrap_or(1_000_000_000));
+        let damaged = store.rows(span, flows, |read| {
+            let is_chosen = match read.place {
+                Place::Host(host) => hosts.wants(host),
+                Place::Path(tx, rx) => [tx, rx].into_iter().flatten().any(|host| hosts.wants(host)),
+            };
+            if is_chosen && (read.flow.is_some() || !choice.is_of_flows()) {
+                gathered.add(read);
+            }
+        })?;
+        Ok((gathered, damaged))
     }
 
     fn add(&mut self, read: StoredSegment) {

@@ -118,55 +118,85 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut refusals = Refusals::default();
     let statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() })?;
     let mut is_told = false;
-    let (mut refreshed, mut looked, mut reported) = (Instant::now(), Instant::now(), Instant::now());
+    let (mut refresh_due, mut look_due, mut report_due) = (Every::new(REFRESH), Every::new(LOOK), Every::new(REPORT));
     while !stop.is_asked() {
         thread::sleep(POLL);
         if !interface.exists() {
             return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
         }
-        if let Some(others) = others.as_mut().filter(|_| looked.elapsed() >= LOOK) {
-            looked = Instant::now();
+        if let Some(others) = others.as_mut().filter(|_| look_due.comes()) {
             others.update(&mut decap, &interface)?;
         }
-        if refreshed.elapsed() >= REFRESH {
-            refreshed = Instant::now();
-            // Addresses that cannot be read for a moment stay as they are, and those of an interface with another name now.
-            if let Ok(vips) = vips(args) {
-                decap.set_vips(&vips)?;
-            }
-            let ends = ends(args).ok().filter(|ends| !ends.is_empty());
-            if let Some(error) = ends.and_then(|ends| decap.set_addresses(&ends).err())
-                && !std::mem::replace(&mut is_told, true)
-            {
-                log(format_args!("new addresses of '{}' are not served: {error}", args.interface));
-            }
+        if refresh_due.comes() {
+            refresh(&mut decap, args, &mut is_told)?;
             let counters = decap.counters()?;
             refusals.report(&counters);
-            if reported.elapsed() >= REPORT {
-                reported = Instant::now();
+            if report_due.comes() {
                 statuses.print(status(&counters, false));
             }
         }
     }
     let counters = decap.counters()?;
     statuses.print(status(&counters, true));
-    let second = match &others {
-        None => String::new(),
-        Some(_) => format!(
+    log(summary(&counters, others.is_some()));
+    Ok(Exit::Done)
+}
+
+/// Passes the addresses of the host on as they are now. Those that cannot be read for a moment stay as they are, and those of an
+/// interface with another name now. `is_told` becomes true once it was reported that new ones are not served.
+fn refresh(decap: &mut Decap, args: &Args, is_told: &mut bool) -> Result<(), Failure> {
+    if let Ok(vips) = vips(args) {
+        decap.set_vips(&vips)?;
+    }
+    let ends = ends(args).ok().filter(|ends| !ends.is_empty());
+    if let Some(error) = ends.and_then(|ends| decap.set_addresses(&ends).err())
+        && !std::mem::replace(is_told, true)
+    {
+        log(format_args!("new addresses of '{}' are not served: {error}", args.interface));
+    }
+    Ok(())
+}
+
+/// Describes what became of all packets.
+fn summary(counters: &DecapCounters, may_send_on: bool) -> String {
+    let second = match may_send_on {
+        false => String::new(),
+        true => format!(
             "; of those with a second chance, {} were kept, {} sent on, {} dropped without a path",
             counters.get(DecapOutcome::Kept),
             counters.get(DecapOutcome::SentOn),
             counters.get(DecapOutcome::NoRoute)
         ),
     };
-    log(format_args!(
+    format!(
         "{} packets decapsulated from IPIP, {} from GUE; {} were malformed{second}{}",
         counters.get(DecapOutcome::Ipip),
         counters.get(DecapOutcome::Gue),
         counters.get(DecapOutcome::Malformed),
-        Refusals::text(&counters).map(|text| format!("; {text}")).unwrap_or_default()
-    ));
-    Ok(Exit::Done)
+        Refusals::text(counters).map(|text| format!("; {text}")).unwrap_or_default()
+    )
+}
+
+/// A time that comes again and again.
+struct Every {
+    period: Duration,
+    last: Instant,
+}
+
+impl Every {
+    /// It comes after a period for the first time.
+    fn new(period: Duration) -> Every {
+        Every { period, last: Instant::now() }
+    }
+
+    /// Returns whether it has come, and begins another period if so.
+    fn comes(&mut self) -> bool {
+        let comes = self.last.elapsed() >= self.period;
+        if comes {
+            self.last = Instant::now();
+        }
+        comes
+    }
 }
 
 /// The status: how many packets had which outcome. None is lost, as each has one.

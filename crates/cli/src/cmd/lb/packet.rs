@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_balancer::api::{Client, FRAME_BYTES, MAX_REQUEST_BYTES, PacketRoute, Request, from_hex, to_hex};
+use dwell_balancer::api::{
+    Client, FRAME_BYTES, MAX_REQUEST_BYTES, PacketRoute, Request, RouteObject, from_hex, to_hex,
+};
 use dwell_capture::Reader;
 use etherparse::PacketBuilder;
 
@@ -64,11 +66,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let frames = batch.iter().map(|frame| to_hex(frame)).collect();
         let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();
-        for route in &routes {
+        for (frame, route) in batch.iter().zip(routes) {
             match args.format {
-                Format::Jsonl => text.push_str(&object(Some(&jiff::Timestamp::now().to_string()), route)),
+                Format::Jsonl => {
+                    let time = jiff::Timestamp::now().to_string();
+                    text.push_str(&object(Some(&time), &RouteObject::new(frame, route)));
+                }
                 Format::Text => {
-                    let _ = writeln!(text, "{}", describe(route));
+                    let _ = writeln!(text, "{}", describe(&route));
                 }
             }
         }
