@@ -418,7 +418,8 @@ pub struct Cost {
     pub bpf_runs: Option<u64>,
     /// `cpu_ns` per packet that passed. Null where the verb counts no packets, and before the first.
     pub cpu_ns_per_packet: Option<f64>,
-    /// `bpf_ns` per packet that passed. Null where the verb counts no packets, and before the first.
+    /// `bpf_ns` per packet that passed; too little if the sysctl was set only while the verb ran. Null where the verb counts no
+    /// packets, and before the first.
     pub bpf_ns_per_packet: Option<f64>,
 }
 

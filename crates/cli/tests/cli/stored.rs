@@ -247,7 +247,10 @@ fn a_file_that_is_no_store_is_refused_before_anything_is_measured() {
         (newer.name(), "has tables of version 99"),
         (absent, "No such file or directory"),
         (folder.path().to_str().unwrap().to_owned(), "Is a directory"),
-        ("clickhouse://127.0.0.1:8123/dwell".to_owned(), "goes through `dwell agent` and `dwell collect`"),
+        (
+            "clickhouse://127.0.0.1:8123/dwell".to_owned(),
+            "reach a ClickHouse server through `dwell agent` and `dwell collect`",
+        ),
     ] {
         let run = dwell_reading(&["rtt", "-r", "-", "--store", &store], &capture(&pings(1)));
         assert_eq!(run.status, Some(2), "{run}");

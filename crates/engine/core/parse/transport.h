@@ -30,7 +30,9 @@ static __always_inline __u32 dwell_read_tcp(const void *data, const void *end, _
 	packet->tcp_flags = tcp->flags;
 	packet->seq = dwell_ntohl(tcp->seq);
 	packet->ack = dwell_ntohl(tcp->ack);
-	packet->may_open = !(tcp->flags & DWELL_TCP_RST);
+	/* no stack opens a connection by a SYN that is a FIN too */
+	packet->may_open = !(tcp->flags & DWELL_TCP_RST) &&
+			   (tcp->flags & (DWELL_TCP_SYN | DWELL_TCP_FIN)) != (DWELL_TCP_SYN | DWELL_TCP_FIN);
 	return DWELL_FRAME_OK;
 }
 

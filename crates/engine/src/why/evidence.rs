@@ -341,6 +341,7 @@ impl Evidence {
         self.service.plus(&other.service.times(weight));
         self.paused_ns += other.paused_ns * weight;
         self.unread.plus(&other.unread.times(weight));
+        self.reading_stops.plus(&other.reading_stops.times(weight));
         self.doubtful += (other.doubtful as f64 * weight).round() as u64;
         self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
         self.answer.plus(&other.answer.times(weight));
@@ -377,7 +378,6 @@ impl Evidence {
         }
         for (own, more) in [
             (&mut self.pause, &other.pause),
-            (&mut self.reading_stops, &other.reading_stops),
             (&mut self.timeouts, &other.timeouts),
             (&mut self.held, &other.held),
             (&mut self.slow_starts, &other.slow_starts),

@@ -133,7 +133,7 @@ fn open_existing(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Resu
     match options.custom_flags(flags | libc::O_NONBLOCK).open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(file),
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) => Err(error),
-        _ => Err(io::Error::other("it is not a file: remove it")),
+        _ => Err(io::Error::other("it is not a regular file")),
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let path = beside(&list, ".lock");
         let refused = |result: Result<(), Error>| {
             let said = result.unwrap_err().to_string();
-            assert!(said.ends_with("it is not a file: remove it"), "{said}");
+            assert!(said.ends_with("it is not a regular file"), "{said}");
         };
         let elsewhere = folder.path().join("elsewhere");
         fs::write(&elsewhere, "").unwrap();

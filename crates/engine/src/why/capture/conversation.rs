@@ -198,7 +198,7 @@ impl Conversation {
 
     /// Returns when the last packet passed.
     pub(super) fn last_ns(&self) -> u64 {
-        self.last_ns
+        self.last_ns.saturating_add(self.skipped_ns)
     }
 
     /// Takes a segment, with the label of the request that begins in it. Returns the label and the wait of a request whose
@@ -264,8 +264,9 @@ impl Conversation {
     fn take_data(&mut self, side: usize, segment: &Segment) -> Option<u64> {
         let (path, own_ns) = (self.path(side), self.reach[side].base());
         let again_before = self.senders[side].figures.again;
+        let has_arrived = self.senders[side].has_all_acknowledged(segment.seq.wrapping_add(segment.payload_bytes));
         if !self.senders[side].send(segment, path, own_ns) {
-            let is_again = side == self.client && self.senders[side].figures.again > again_before;
+            let is_again = side == self.client && !has_arrived && self.senders[side].figures.again > again_before;
             if is_again && self.requests.ask_again(self.last_ns, self.reach[1 - side].base(), &self.senders) {
                 self.lost_ns += std::mem::take(&mut self.silence_ns);
             }

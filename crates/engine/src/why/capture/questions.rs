@@ -46,19 +46,18 @@ impl Questions {
         if is_answer {
             return self.open.remove(&key).map(|asked| time_ns.saturating_sub(asked.first_ns));
         }
-        match self.open.get_mut(&key) {
-            Some(asked) if time_ns.saturating_sub(asked.last_ns) <= SAME_LOOK_UP_NS => {
-                asked.last_ns = asked.last_ns.max(time_ns);
-                return None;
-            }
-            _ => {}
+        if let Some(asked) =
+            self.open.get_mut(&key).filter(|asked| time_ns.saturating_sub(asked.last_ns) <= SAME_LOOK_UP_NS)
+        {
+            asked.last_ns = asked.last_ns.max(time_ns);
+            return None;
         }
-        let first = LookUp { first_ns: time_ns, last_ns: time_ns };
-        let before = match self.open.len() >= MAX_OPEN {
-            true => self.oldest().and_then(|oldest| self.open.remove(&oldest)),
-            false => None,
-        };
-        self.open.insert(key, first).or(before).map(|given_up| self.give_up(given_up, time_ns))
+        let mut given_up = self.open.remove(&key);
+        if self.open.len() >= MAX_OPEN {
+            given_up = self.oldest().and_then(|oldest| self.open.remove(&oldest));
+        }
+        self.open.insert(key, LookUp { first_ns: time_ns, last_ns: time_ns });
+        given_up.map(|asked| self.give_up(asked, time_ns))
     }
 
     /// Returns the waits of those that were never answered, at the end of the capture.
@@ -70,7 +69,7 @@ impl Questions {
 
     fn give_up(&mut self, asked: LookUp, now_ns: u64) -> u64 {
         self.unanswered += 1;
-        (asked.last_ns - asked.first_ns) + now_ns.saturating_sub(asked.last_ns).min(TIMEOUT_NS)
+        (asked.last_ns.saturating_sub(asked.first_ns)) + now_ns.saturating_sub(asked.last_ns).min(TIMEOUT_NS)
     }
 
     fn oldest(&self) -> Option<(IpAddr, Box<[u8]>)> {
@@ -94,6 +93,6 @@ fn question(message: &[u8]) -> Option<Box<[u8]>> {
             _ => return None,
         }
     }
-    let question = after.get(..end + 5).filter(|question| question.len() <= LONGEST + 1)?;
+    let question = after.get(..end + 5).filter(|question| question.len() <= LONGEST)?;
     Some(question.to_ascii_lowercase().into())
 }

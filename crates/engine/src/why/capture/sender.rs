@@ -346,7 +346,7 @@ impl Sender {
             self.last_sent_ns = Some(now_ns);
             return false;
         }
-        self.settle_room();
+        self.settle_room(now_ns, path);
         if !self.is_sending() {
             self.begin_flight(now_ns, path);
         }
@@ -424,6 +424,11 @@ impl Sender {
         has_all
     }
 
+    /// Whether data that was sent again has not been acknowledged so far.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.in_flight() > 0 && self.is_sent_again
+    }
+
     /// Whether its data leaves so evenly that a pace may hold it back.
     pub(super) fn is_paced(&self) -> bool {
         self.spacing.is_paced()
@@ -435,6 +440,9 @@ impl Sender {
 
     fn begin_flight(&mut self, now_ns: u64, path: Path) {
         self.flight_ns = now_ns;
+        if self.last_sent_ns.is_none() {
+            self.unfilled_ns = u64::MAX;
+        }
         self.rested += u64::from(self.last_sent_ns.is_some());
         let idle_ns = self.last_sent_ns.map(|last| now_ns.saturating_sub(last));
         if idle_ns.is_some_and(|idle| idle >= IDLE_NS.max(2 * path.base_ns)) {
@@ -566,9 +574,11 @@ impl Sender {
         }
     }
 
-    /// There was more to send than the peer had room for.
-    fn settle_room(&mut self) {
-        let mut left = std::mem::take(&mut self.without_room_ns) as f64;
+    /// There was more to send than the peer had room for, unless it had room long before.
+    fn settle_room(&mut self, now_ns: u64, path: Path) {
+        let soon_ns = SHORTEST_TIMEOUT_NS.max(path.base_ns / 4);
+        let waited = self.is_busy() || now_ns.saturating_sub(self.progress_ns) <= soon_ns;
+        let mut left = Some(std::mem::take(&mut self.without_room_ns)).filter(|_| waited).unwrap_or(0) as f64;
         for times in [&mut self.since_progress, &mut self.times] {
             for part in [Part::Answer, Part::Distance] {
                 let some = times.get(part).min(left);

@@ -266,6 +266,6 @@ mod tests {
     fn one_of_a_kind_is_singular() {
         let mut raw = abi::dwell_counters::default();
         raw.value.fill(1);
-        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw]), ("sample", "samples")), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 server, 1 stray, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other, 1 group freed");
+        insta::assert_snapshot!(Text::counters(&Counters::sum([&raw]), ("sample", "samples")), @"1 packet, 1 sample, 1 event lost, 1 byte, 1 not ip, 1 other protocol, 1 truncated, 1 malformed, 1 fragment, 1 too deep, 1 filtered, 1 unknown link, 1 server, 1 stray, 1 unreported, 1 flow opened, 1 flow evicted, 1 flow expired, 1 untracked, 1 contended, 1 stamp, 1 stamp overwritten, 1 ambiguous, 1 spin early, 1 spin order, 1 backwards, 1 aggregate other, 1 group freed");
     }
 }

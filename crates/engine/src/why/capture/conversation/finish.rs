@@ -8,6 +8,7 @@ use super::{
 impl Conversation {
     /// Ends the observation. Returns the figures.
     pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
+        self.leave_pending();
         self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
         let server = 1 - self.client;
@@ -16,7 +17,6 @@ impl Conversation {
             // Nothing was opened, and nobody waited.
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
         }
-        self.leave_pending();
         let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
         if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
             // It was never opened.
@@ -44,7 +44,9 @@ impl Conversation {
         let role = if local == self.client { Role::Client } else { Role::Server };
         let (own, theirs) = (spent[local], spent[peer]);
         let mut idle_ns = self.idle_ns;
+        let held_ns = self.take_held(peer, &theirs);
         let mut times = self.times(own, theirs, role, local, &mut idle_ns);
+        times.add(Part::Held, held_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
         if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
             let (_, late_ns) = self.requests.whole();
@@ -121,10 +123,25 @@ impl Conversation {
         }
     }
 
-    /// The end whose data the other one has long not acknowledged: that is gone, and only this end can say so.
+    /// The end whose data the other one has not acknowledged for long, until the capture ended: that is gone, and only this end can
+    /// say so.
     fn forsaken(&self) -> Option<usize> {
         let stalled_ns = |side: &usize| self.senders[*side].figures.stalled_ns;
-        [0, 1].into_iter().max_by_key(stalled_ns).filter(|side| stalled_ns(side) >= MIN_STALL_NS)
+        let is_stalled = |side: &usize| stalled_ns(side) >= MIN_STALL_NS && self.senders[*side].is_stalled();
+        [0, 1].into_iter().filter(is_stalled).max_by_key(stalled_ns)
+    }
+
+    /// Takes what Nagle's algorithm held back at the other end out of its pauses, which it looks like. Returns it.
+    fn take_held(&mut self, peer: usize, theirs: &Times) -> f64 {
+        let mut left_ns = (self.senders[peer].figures.held.sum_ns as f64 - theirs.get(Part::Held)).max(0.0) as u64;
+        let held_ns = left_ns;
+        let within = if peer == self.client { None } else { Some(&mut self.within) };
+        for silences in [Some(&mut self.quiet[peer][peer]), within].into_iter().flatten() {
+            let ns = silences.sum_ns.min(left_ns);
+            silences.sum_ns -= ns;
+            left_ns -= ns;
+        }
+        (held_ns - left_ns) as f64
     }
 
     /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
@@ -297,13 +314,8 @@ impl Conversation {
         let quiet = |speaker: usize, next: usize| self.quiet[speaker][next].sum_ns as f64;
         let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
         times.add(paused, quiet(local, local));
-        // What Nagle's algorithm holds back at the other end looks like its pause.
-        let held_ns = self.senders[peer].figures.held.sum_ns as f64 - theirs.get(Part::Held);
-        let (within, paused) = (self.within.sum_ns as f64, quiet(peer, peer));
-        let held_ns = held_ns.clamp(0.0, within + paused);
-        times.add(Part::Held, held_ns);
-        times.add(Part::PeerPause, (paused - held_ns).max(0.0));
-        let within = within - (held_ns - paused).max(0.0);
+        times.add(Part::PeerPause, quiet(peer, peer));
+        let within = self.within.sum_ns as f64;
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
         match role {
             Role::Server => {
