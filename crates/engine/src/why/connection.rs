@@ -349,12 +349,9 @@ impl Connection {
             let round_trip_ns = u64::from(before.min_rtt_us.unwrap_or(before.rtt_us)) * 1000;
             if before.unacked <= FEW_SEGMENTS && since_ns >= SHORTEST_TIMEOUT_NS.max(round_trip_ns * 3 / 2) {
                 self.figures.timeouts.add(since_ns);
-                let mut left = since_ns.saturating_sub(round_trip_ns) as f64;
-                for part in [Part::Answer, Part::Loss, Part::Distance, Part::RemoteQueue, Part::Transfer] {
-                    let some = self.since_progress.get(part).min(left);
-                    self.since_progress.shift(part, Part::Timeout, some);
-                    left -= some;
-                }
+                let parts = [Part::Answer, Part::Loss, Part::Distance, Part::RemoteQueue, Part::Transfer];
+                let late_ns = since_ns.saturating_sub(round_trip_ns) as f64;
+                self.since_progress.shift_from(&parts, Part::Timeout, late_ns);
             }
         }
         let is_acknowledged = info.bytes_acked > before.bytes_acked;

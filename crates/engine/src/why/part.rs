@@ -119,6 +119,15 @@ impl Times {
         self.0[to as usize] += moved;
     }
 
+    /// Moves up to `ns` from parts, one after the other, to another. Returns what they lacked.
+    pub(super) fn shift_from(&mut self, parts: &[Part], to: Part, ns: f64) -> f64 {
+        parts.iter().fold(ns, |left, part| {
+            let moved = self.get(*part).min(left);
+            self.shift(*part, to, moved);
+            left - moved
+        })
+    }
+
     /// Takes time from a part, down to none.
     pub fn take(&mut self, part: Part, ns: f64) {
         self.0[part as usize] = (self.get(part) - ns).max(0.0);

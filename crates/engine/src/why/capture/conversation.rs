@@ -264,10 +264,14 @@ impl Conversation {
     fn take_data(&mut self, side: usize, segment: &Segment) -> Option<u64> {
         let (path, own_ns) = (self.path(side), self.reach[side].base());
         let again_before = self.senders[side].figures.again;
-        let has_arrived = self.senders[side].has_all_acknowledged(segment.seq.wrapping_add(segment.payload_bytes));
         if !self.senders[side].send(segment, path, own_ns) {
-            let is_again = side == self.client && !has_arrived && self.senders[side].figures.again > again_before;
-            if is_again && self.requests.ask_again(self.last_ns, self.reach[1 - side].base(), &self.senders) {
+            let sender = &self.senders[side];
+            let is_again = side == self.client && sender.figures.again > again_before;
+            let has_arrived = sender.has_all_acknowledged(segment.seq.wrapping_add(segment.payload_bytes));
+            if is_again
+                && !has_arrived
+                && self.requests.ask_again(self.last_ns, self.reach[1 - side].base(), &self.senders)
+            {
                 self.lost_ns += std::mem::take(&mut self.silence_ns);
             }
             return None;

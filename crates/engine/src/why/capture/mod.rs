@@ -178,7 +178,7 @@ impl Replay {
         evidence.open_names += self.questions.unanswered;
         evidence.on_several_interfaces = self.twins.count;
         evidence.observed_ns = self.span_ns.map_or(0, |(first, last)| last - first);
-        evidence.ended_ns = self.span_ns.map_or(0, |(_, last)| last);
+        evidence.ended_ns = end_ns;
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
         evidence.target = evidence.about(&Part::ALL).target;
         let queueing_ns = evidence.queued.mean_ns().map(|ns| ns as u64);

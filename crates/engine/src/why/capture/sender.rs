@@ -390,16 +390,16 @@ impl Sender {
     /// Counts time in which data was in a queue before it passed here.
     pub(super) fn queue(&mut self, ns: u64, of_silence_ns: u64, in_queue_ns: u64, into: Part) {
         self.in_queue += ns as f64 * in_queue_ns as f64;
-        let mut left = ns.saturating_sub(of_silence_ns) as f64;
+        let left = ns.saturating_sub(of_silence_ns) as f64;
         self.queued_ns += ns;
         self.since_progress.add(into, of_silence_ns as f64);
-        for times in [&mut self.since_progress, &mut self.times] {
-            for part in [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer] {
-                let some = times.get(part).min(left);
-                times.shift(part, into, some);
-                left -= some;
-            }
-        }
+        self.shift_latest(&[Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer], into, left);
+    }
+
+    /// Moves up to `ns` from parts to another: of the time since the last progress, and then of that before.
+    fn shift_latest(&mut self, parts: &[Part], to: Part, ns: f64) {
+        let left_ns = self.since_progress.shift_from(parts, to, ns);
+        self.times.shift_from(parts, to, left_ns);
     }
 
     /// Returns when data was last sent.
@@ -483,14 +483,10 @@ impl Sender {
             // More in flight would have shown the loss sooner, had more of it arrived.
             let few = FEW_SEGMENTS * self.mss();
             let into = if self.in_flight() <= few { Part::Timeout } else { Part::Loss };
-            let mut left = silent_ns.saturating_sub(path.base_ns) as f64;
-            for part in
-                [Part::Answer, Part::Loss, Part::RemoteQueue, Part::Transfer, Part::Distance, Part::ReceiverWindow]
-            {
-                let some = self.since_progress.get(part).min(left);
-                self.since_progress.shift(part, into, some);
-                left -= some;
-            }
+            let late_ns = silent_ns.saturating_sub(path.base_ns) as f64;
+            let parts =
+                [Part::Answer, Part::Loss, Part::RemoteQueue, Part::Transfer, Part::Distance, Part::ReceiverWindow];
+            self.since_progress.shift_from(&parts, into, late_ns);
         }
         self.recovery = self.next;
     }
@@ -564,13 +560,9 @@ impl Sender {
     /// time what the window allows.
     fn fill_window(&mut self, path: Path) {
         let most_ns = path.current_ns.max(path.base_ns) * 3 / 2;
-        let mut left = Some(std::mem::take(&mut self.unfilled_ns)).filter(|ns| *ns <= most_ns).unwrap_or(0) as f64;
-        for times in [&mut self.since_progress, &mut self.times] {
-            for part in [Part::Transfer, Part::RemoteQueue] {
-                let some = times.get(part).min(left);
-                times.shift(part, Part::ReceiverWindow, some);
-                left -= some;
-            }
+        let unfilled_ns = std::mem::take(&mut self.unfilled_ns);
+        if unfilled_ns <= most_ns {
+            self.shift_latest(&[Part::Transfer, Part::RemoteQueue], Part::ReceiverWindow, unfilled_ns as f64);
         }
     }
 
@@ -578,13 +570,9 @@ impl Sender {
     fn settle_room(&mut self, now_ns: u64, path: Path) {
         let soon_ns = SHORTEST_TIMEOUT_NS.max(path.base_ns / 4);
         let waited = self.is_busy() || now_ns.saturating_sub(self.progress_ns) <= soon_ns;
-        let mut left = Some(std::mem::take(&mut self.without_room_ns)).filter(|_| waited).unwrap_or(0) as f64;
-        for times in [&mut self.since_progress, &mut self.times] {
-            for part in [Part::Answer, Part::Distance] {
-                let some = times.get(part).min(left);
-                times.shift(part, Part::ReceiverWindow, some);
-                left -= some;
-            }
+        let without_room_ns = std::mem::take(&mut self.without_room_ns);
+        if waited {
+            self.shift_latest(&[Part::Answer, Part::Distance], Part::ReceiverWindow, without_room_ns as f64);
         }
     }
 

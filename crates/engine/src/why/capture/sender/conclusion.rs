@@ -26,12 +26,9 @@ impl Sender {
         self.settle_burst(now_ns, path);
         let mss = self.mss();
         let is_flat = self.figures.again == 0 && self.flights.is_flat(mss);
-        if let Some(mut left) = self.scales.limited_ns(mss, is_flat) {
-            for part in [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer] {
-                let some = self.times.get(part).min(left);
-                self.times.shift(part, Part::ReceiverWindow, some);
-                left -= some;
-            }
+        if let Some(limited_ns) = self.scales.limited_ns(mss, is_flat) {
+            let parts = [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer];
+            self.times.shift_from(&parts, Part::ReceiverWindow, limited_ns);
         }
         let transfer = self.times.get(Part::Transfer);
         let is_of_window = self.times.get(Part::ReceiverWindow) >= transfer;
