@@ -72,6 +72,7 @@ impl Balancer {
         let is_changed = self.sync(has_turned)?;
         self.vips.iter_mut().for_each(|run| run.table.end_interval());
         self.read_server_loads()?;
+        self.share_quic()?;
         self.update_heavy_shares()?;
         self.remove_left_backends()?;
         if is_changed {

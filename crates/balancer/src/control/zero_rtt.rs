@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -21,6 +22,8 @@ pub(super) struct ZeroRttState {
     written: BTreeMap<VipKey, ZeroVip>,
     /// The loads that servers have reported last, by the number of the backend.
     loads: BTreeMap<u32, ServerLoad>,
+    /// Which clients of a backend are heavy at other balancers, as the kernel knows it.
+    pub(super) heavy_elsewhere: BTreeMap<u32, Vec<(IpAddr, u32)>>,
     /// For each backend that is leaving: its packet count, and when that last changed.
     routed: BTreeMap<u32, (u64, Instant)>,
     idle_timeout: Duration,
@@ -47,6 +50,11 @@ impl ZeroRttState {
     pub(super) fn is_routed(&self, real: u32) -> bool {
         let last = self.routed.get(&real);
         last.is_some_and(|(_, at)| at.elapsed() < self.idle_timeout)
+    }
+
+    /// The load that a server reported last, as the word of a stamp; 0 if it has reported none.
+    pub(super) fn load_word(&self, real: u32) -> u64 {
+        self.loads.get(&real).map_or(0, |load| load.stamp)
     }
 
     /// The load that a server reported last, if it has reported one.

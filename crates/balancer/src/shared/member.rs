@@ -11,6 +11,8 @@ use std::{
 };
 
 use super::{
+    exchange::{Exchange, MOST_BYTES},
+    quic::QuicReport,
     report::Report,
     set::{FORMAT, VipWeights, WeightSet},
     store::{Entry, Expected, Lease, Operation, Outcome, Store, StoreError, Transaction},
@@ -33,8 +35,6 @@ const KEPT_BYTES: u64 = 8 << 20;
 const READ_SETS: usize = 4;
 /// The greatest number of balancers.
 pub const MOST_MEMBERS: usize = 32;
-/// The greatest size of a value.
-const MOST_BYTES: usize = 1 << 20;
 
 /// Who this balancer is among the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,8 @@ pub struct News {
     pub skipped: Vec<WeightSet>,
     /// The reports of all others, for the one that leads: those that it finds first, and then if one is new.
     pub reports: Option<BTreeMap<String, Arc<Report>>>,
+    /// What all others know of QUIC servers, for each that has such servers: likewise.
+    pub quic: Option<BTreeMap<String, Arc<QuicReport>>>,
 }
 
 /// A balancer among the others.
@@ -91,15 +93,11 @@ pub struct Member<S> {
     failing_since: Option<Instant>,
     /// The revision of the store as of the last answer.
     revision: i64,
-    /// The revisions up to which sets and reports are known.
+    /// The revision up to which sets are known.
     sets_until: i64,
-    reports_until: i64,
     last_number: u64,
-    reports: BTreeMap<String, Arc<Report>>,
-    /// Whether the reports of the others have been read since this balancer leads.
-    has_reports: bool,
-    /// The last report of this balancer, and whether it has still to be stored.
-    own_report: Option<(Vec<u8>, bool)>,
+    reports: Exchange<Report>,
+    quic: Exchange<QuicReport>,
     reported: Instant,
     proposed: Option<BTreeMap<String, VipWeights>>,
 }
@@ -108,6 +106,8 @@ impl<S: Store> Member<S> {
     /// Starts outside, without a lease.
     pub fn new(store: S, identity: Identity, now: Instant) -> Member<S> {
         Member {
+            reports: Exchange::new(identity.prefix.clone() + "seen/"),
+            quic: Exchange::new(identity.prefix.clone() + "quic/"),
             store,
             identity,
             lease: None,
@@ -116,11 +116,7 @@ impl<S: Store> Member<S> {
             failing_since: None,
             revision: 0,
             sets_until: 0,
-            reports_until: 0,
             last_number: 0,
-            reports: BTreeMap::new(),
-            has_reports: false,
-            own_report: None,
             reported: now,
             proposed: None,
         }
@@ -153,14 +149,12 @@ impl<S: Store> Member<S> {
     /// Sets what the others are told.
     pub fn report(&mut self, report: &Report, now: Instant) {
         self.reported = now;
-        let mut bytes = report.to_bytes();
-        if bytes.len() > MOST_BYTES {
-            bytes = report.without_histograms().to_bytes();
-        }
-        match bytes.len() {
-            0..=MOST_BYTES => self.own_report = Some((bytes, true)),
-            _ => self.situation.refused += 1,
-        }
+        self.situation.refused += u64::from(!self.reports.set(report));
+    }
+
+    /// Sets what the others are told of QUIC servers.
+    pub fn report_quic(&mut self, report: &QuicReport) {
+        self.situation.refused += u64::from(!self.quic.set(report));
     }
 
     /// Proposes weights. They become a set if this balancer leads.
@@ -237,9 +231,8 @@ impl<S: Store> Member<S> {
     fn forget_lease(&mut self) {
         self.lease = None;
         (self.led_since, self.situation.leads) = (None, false);
-        if let Some((_, is_due)) = &mut self.own_report {
-            *is_due = true;
-        }
+        self.reports.put_again();
+        self.quic.put_again();
     }
 
     /// Writes the weights that were proposed as a set, if this balancer still leads.
@@ -283,31 +276,33 @@ impl<S: Store> Member<S> {
 
     /// Reads who is there, who leads and what is new, and stores the report.
     fn read(&mut self, news: &mut News) -> Result<(), StoreError> {
-        let list = |what: &str, after: i64| Operation::List { prefix: self.key(what), after, most: MOST_MEMBERS + 1 };
         let led_since = self.led_since;
-        let reports_until = if led_since.is_some() { self.reports_until } else { i64::MAX - 1 };
         let mut then = vec![
             Operation::Get { key: self.key("leader") },
-            list("members/", 0),
+            Operation::List { prefix: self.key("members/"), after: 0, most: MOST_MEMBERS + 1 },
             self.list_sets(READ_SETS),
-            list("seen/", reports_until),
+            self.reports.list(led_since.is_some(), MOST_MEMBERS + 1),
+            self.quic.list(self.quic.has_own(), MOST_MEMBERS + 1),
         ];
         let is_registered = self.situation.members.contains(&self.identity.name);
-        if let (Some((bytes, true)), Some((lease, _)), true) = (&self.own_report, self.lease, is_registered) {
-            let key = self.key("seen/") + &self.identity.name;
-            then.push(Operation::Put { key, value: bytes.clone(), lease: Some(lease) });
+        let lease = self.lease.filter(|_| is_registered);
+        if let Some((lease, _)) = lease {
+            let name = &self.identity.name;
+            then.extend(self.reports.put(name, lease).into_iter().chain(self.quic.put(name, lease)));
         }
-        let is_reported = then.len() > 4;
         let outcome = self.store.transact(&Transaction { then, ..Transaction::default() })?;
-        let [leader, members, sets, reports, ..] = outcome.read.as_slice() else {
+        let [leader, members, sets, reports, quic, ..] = outcome.read.as_slice() else {
             return Err(StoreError::Away("the store's answer is too short".into()));
         };
-        if let (true, Some((_, is_due))) = (is_reported, &mut self.own_report) {
-            *is_due = false;
+        if lease.is_some() {
+            self.reports.note_put();
+            self.quic.note_put();
         }
         if outcome.revision < self.revision {
             // It is another store, or one from a backup.
-            (self.sets_until, self.reports_until, self.last_number) = (0, 0, 0);
+            (self.sets_until, self.last_number) = (0, 0);
+            self.reports.read_again();
+            self.quic.read_again();
         }
         self.revision = outcome.revision;
         self.take_members(members);
@@ -316,7 +311,14 @@ impl<S: Store> Member<S> {
         news.set = sets.next();
         news.skipped = sets.collect();
         if led_since.is_some() && led_since == self.led_since {
-            news.reports = self.take_reports(reports);
+            let (reports, refused) = self.reports.take(reports, &self.situation.members, &self.identity.name);
+            news.reports = reports;
+            self.situation.refused += refused;
+        }
+        if self.quic.has_own() {
+            let (quic, refused) = self.quic.take(quic, &self.situation.members, &self.identity.name);
+            news.quic = quic;
+            self.situation.refused += refused;
         }
         Ok(())
     }
@@ -353,7 +355,8 @@ impl<S: Store> Member<S> {
         }
         let led_since = entry.filter(|_| value == Some(&self.leader_value())).map(|entry| entry.created);
         if led_since.is_none() || led_since != self.led_since {
-            (self.proposed, self.reports_until, self.has_reports) = (None, 0, false);
+            self.proposed = None;
+            self.reports.read_again();
         }
         (self.led_since, self.situation.leads) = (led_since, led_since.is_some());
     }
@@ -376,32 +379,6 @@ impl<S: Store> Member<S> {
         sets
     }
 
-    fn take_reports(&mut self, entries: &[Entry]) -> Option<BTreeMap<String, Arc<Report>>> {
-        let prefix = self.key("seen/");
-        let known = self.reports.len();
-        let members = &self.situation.members;
-        self.reports.retain(|name, _| members.contains(name));
-        let is_first = !std::mem::replace(&mut self.has_reports, true);
-        let mut is_new = is_first || self.reports.len() != known;
-        for entry in entries {
-            self.reports_until = self.reports_until.max(entry.modified);
-            let name = entry.key.strip_prefix(&prefix).unwrap_or_default();
-            if name == self.identity.name || !self.situation.members.iter().any(|member| member == name) {
-                continue;
-            }
-            let report = Some(&entry.value).filter(|value| value.len() <= MOST_BYTES);
-            match report.and_then(|value| Report::parse(value)) {
-                Some(report) => drop(self.reports.insert(name.to_owned(), Arc::new(report))),
-                None => {
-                    self.situation.refused += 1;
-                    self.reports.remove(name);
-                }
-            }
-            is_new = true;
-        }
-        is_new.then(|| self.reports.clone())
-    }
-
     fn register(&mut self, lease: Lease) -> Result<(), StoreError> {
         let key = self.key("members/") + &self.identity.name;
         let value = self.identity.instance.to_string().into_bytes();
@@ -416,7 +393,8 @@ impl<S: Store> Member<S> {
     fn campaign(&mut self, lease: Lease) -> Result<(), StoreError> {
         let outcome = self.put_if_absent(self.key("leader"), self.leader_value().into_bytes(), lease)?;
         if outcome.holds {
-            (self.led_since, self.reports_until, self.has_reports) = (Some(outcome.revision), 0, false);
+            self.led_since = Some(outcome.revision);
+            self.reports.read_again();
             (self.situation.leads, self.situation.leader) = (true, Some(self.identity.name.clone()));
         }
         Ok(())

@@ -2,9 +2,11 @@
 //! all build their tables from. A thread speaks to the store, so that the control loop never waits for it.
 
 mod etcd;
+pub mod exchange;
 #[cfg(test)]
 mod fake;
 pub mod member;
+pub mod quic;
 pub mod report;
 pub mod set;
 pub mod store;
@@ -25,6 +27,7 @@ use dwell_socket::{clock::realtime_ns, privilege};
 use self::{
     etcd::Etcd,
     member::{Identity, LEASE, Member, News},
+    quic::QuicReport,
     report::Report,
     set::{VipWeights, WeightSet},
     store::{Store, StoreError},
@@ -63,6 +66,7 @@ pub type Begun = Result<(u64, Vec<WeightSet>), StoreError>;
 
 enum Command {
     Report(Report),
+    Quic(QuicReport),
     Propose(BTreeMap<String, VipWeights>),
 }
 
@@ -110,6 +114,11 @@ impl Shared {
         self.send(Command::Report(report));
     }
 
+    /// Tells the others what this balancer knows of QUIC servers.
+    pub fn report_quic(&self, report: QuicReport) {
+        self.send(Command::Quic(report));
+    }
+
     /// Proposes weights, which become a set if this balancer leads.
     pub fn propose(&self, vips: BTreeMap<String, VipWeights>) {
         self.send(Command::Propose(vips));
@@ -143,6 +152,7 @@ fn run<S: Store>(member: &mut Member<S>, commands: &Receiver<Command>, news: &Se
         while let Ok(command) = next {
             match command {
                 Command::Report(report) => member.report(&report, Instant::now()),
+                Command::Quic(report) => member.report_quic(&report),
                 Command::Propose(vips) => member.propose(vips),
             }
             next = commands.try_recv().map_err(|_| RecvTimeoutError::Timeout);
@@ -151,7 +161,8 @@ fn run<S: Store>(member: &mut Member<S>, commands: &Receiver<Command>, news: &Se
             return member.leave();
         }
         let found = member.poll(Instant::now(), realtime_ns() / 1_000_000);
-        let is_new = last.as_ref() != Some(&found.situation) || found.set.is_some() || found.reports.is_some();
+        let has_news = found.set.is_some() || found.reports.is_some() || found.quic.is_some();
+        let is_new = last.as_ref() != Some(&found.situation) || has_news;
         last = Some(found.situation.clone());
         if is_new && news.send(found).is_err() {
             return member.leave();

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 use dwell_engine::steer::{BackendStats, IntervalsConfig, Measured};
 use serde::{Deserialize, Serialize};
 
-use super::set::{FORMAT, are_few};
+use super::{
+    exchange::Shareable,
+    set::{FORMAT, are_few},
+};
 
 /// What a balancer has seen in its last interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -67,9 +70,8 @@ impl View {
     }
 }
 
-impl Report {
-    /// Reads a report. `None` if it is not one, or has figures that no balancer measures.
-    pub fn parse(bytes: &[u8]) -> Option<Report> {
+impl Shareable for Report {
+    fn parse(bytes: &[u8]) -> Option<Report> {
         let report: Report = serde_json::from_slice(bytes).ok()?;
         let measured = report.vips.values().flat_map(|vip| vip.of.values()).filter_map(|of| of.measured.as_ref());
         let is_plausible = measured.into_iter().all(Measured::is_plausible);
@@ -78,7 +80,7 @@ impl Report {
     }
 
     /// Returns the report without what quantiles are made of, so that the mean has to do.
-    pub fn without_histograms(&self) -> Report {
+    fn shorter(&self) -> Report {
         let mut report = self.clone();
         let measured =
             report.vips.values_mut().flat_map(|vip| vip.of.values_mut()).filter_map(|of| of.measured.as_mut());
@@ -86,8 +88,7 @@ impl Report {
         report
     }
 
-    /// Returns the report as it is stored.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 }

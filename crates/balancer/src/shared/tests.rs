@@ -8,8 +8,10 @@ use std::{
 use dwell_engine::steer::Measured;
 
 use super::{
+    exchange::Shareable,
     fake::Fake,
     member::{Identity, MOST_MEMBERS, Member, News},
+    quic::{QuicReport, ServerReport},
     report::{BackendReport, Report, View, VipReport},
     set::{FORMAT, VipWeights, WeightSet},
     store::StoreError,
@@ -105,6 +107,47 @@ fn a_set_reaches_all_with_the_same_time_and_a_late_one_takes_it_at_once() {
     assert_eq!((b.poll().set.clone(), a.poll().set.clone()), (None, None));
     let (_, sets) = One::new(&store, "c", 3).member.begin(1).expect("the store answers");
     assert_eq!(number_and_digest(&sets.first().cloned()), Some((1, "one")));
+}
+
+/// Who has such servers reads what all know of them, and who has none does not.
+#[test]
+fn what_is_known_of_quic_servers_reaches_all_that_have_some_and_ends_with_its_balancer() {
+    let store = Fake::default();
+    let [mut a, mut b] = two(&store);
+    let mut c = One::new(&store, "c", 3);
+    let report = |load| {
+        let servers = BTreeMap::from([([10, 0, 0, 1].into(), ServerReport { load, heavy: Vec::new() })]);
+        QuicReport { format: FORMAT, vips: BTreeMap::from([("web".to_owned(), servers)]) }
+    };
+    let known = |one: &One| {
+        let of = one.last.quic.iter().flatten();
+        of.map(|(name, report)| (name.clone(), report.vips["web"].values().map(|server| server.load).sum()))
+            .collect::<Vec<(String, u64)>>()
+    };
+    a.member.report_quic(&report(7));
+    b.member.report_quic(&report(8));
+    a.poll();
+    for one in [&mut b, &mut a, &mut c] {
+        one.poll();
+    }
+    assert_eq!((known(&b), known(&a)), (vec![("a".into(), 7)], vec![("b".into(), 8)]));
+    assert_eq!(c.last.quic, None);
+    assert_eq!(a.poll().quic, None, "nothing is new");
+    b.member.report_quic(&report(9));
+    b.poll();
+    a.poll();
+    assert_eq!(known(&a), [("b".into(), 9)]);
+    store.put("/dwell/lb/quic/b", b"no report");
+    let refused = a.last.situation.refused;
+    assert_eq!(a.poll().situation.refused, refused + 1);
+    assert_eq!((a.last.quic.is_some(), known(&a)), (true, Vec::new()));
+    b.member.report_quic(&report(10));
+    b.poll();
+    a.poll();
+    assert_eq!(known(&a), [("b".into(), 10)]);
+    b.member.leave();
+    a.poll();
+    assert_eq!((a.last.quic.is_some(), known(&a)), (true, Vec::new()));
 }
 
 #[test]

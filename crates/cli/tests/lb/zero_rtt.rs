@@ -71,13 +71,13 @@ fn id(server: usize) -> u16 {
 }
 
 /// Servers that answer each datagram with their number until this is dropped.
-struct EchoServers {
+pub struct EchoServers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<dwell_testbed::Result<()>>>,
 }
 
 impl EchoServers {
-    fn new(scene: &Scene) -> EchoServers {
+    pub fn new(scene: &Scene) -> EchoServers {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..).zip(&scene.servers).map(|(number, server)| {
             let stop = Arc::clone(&stop);
@@ -121,7 +121,7 @@ fn answer(scene: &Scene, payload: &[u8]) -> Option<usize> {
 }
 
 /// Sends datagrams until a server answers.
-fn answering_server(scene: &Scene, payload: &[u8]) -> usize {
+pub fn answering_server(scene: &Scene, payload: &[u8]) -> usize {
     let mut by = None;
     eventually("somebody answers", || {
         by = answer(scene, payload);
@@ -141,7 +141,12 @@ fn freshness(count: u64) -> u64 {
 }
 
 pub fn short(rotation: usize, server: usize, count: u64) -> Vec<u8> {
-    let stamp = Stamp { freshness: freshness(count), load: Load::from_wait(Duration::from_millis(25)) };
+    short_with(rotation, server, count, Duration::from_millis(25))
+}
+
+/// A packet with a connection ID in which a server says how long requests wait.
+pub fn short_with(rotation: usize, server: usize, count: u64, wait: Duration) -> Vec<u8> {
+    let stamp = Stamp { freshness: freshness(count), load: Load::from_wait(wait) };
     let cid = layout(rotation).encode_stamped(id(server), stamp);
     [&[0x41][..], &cid, &[5; 30]].concat()
 }

@@ -157,6 +157,13 @@ static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 
 	return number < balancer->heavy_count ? &balancer->heavies[number] : 0;
 }
 
+static __always_inline const struct dwell_heavy *dwell_other_heavy_at(void *embedder, __u32 number)
+{
+	const struct dwell_balancer *balancer = embedder;
+
+	return number < balancer->heavy_count ? &balancer->other_heavies[number] : 0;
+}
+
 static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id)
 {
 	const struct dwell_balancer *balancer = embedder;

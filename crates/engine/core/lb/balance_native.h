@@ -40,8 +40,9 @@ struct dwell_balancer {
 	const struct dwell_zero_vip *zero_vips;
 	const struct dwell_zero_ids *zero_ids;
 	struct dwell_zero_loads *zero_loads;
-	struct dwell_heavy *heavies; /* by number */
-	const __u32 *zero_servers;   /* index plus 1, by the number of the real */
+	struct dwell_heavy *heavies;             /* by number */
+	const struct dwell_heavy *other_heavies; /* likewise: as many */
+	const __u32 *zero_servers;               /* index plus 1, by the number of the real */
 	const struct dwell_zero_named_server *zero_names;
 	struct dwell_cid_entry *cids; /* config.cid_mask + 2 entries */
 	__u32 zero_slots, heavy_count, zero_server_count, zero_name_count;

@@ -157,6 +157,9 @@ static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embed
 /* Returns a server's table of heavy hitters by its number; null if there is none. */
 static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number);
 
+/* Returns the heavy hitters that the same server has at other balancers; null if there is no such table. */
+static __always_inline const struct dwell_heavy *dwell_other_heavy_at(void *embedder, __u32 number);
+
 /* Returns a server's index plus 1 by the ID in a connection ID of our own layout; 0: no server has it. */
 static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id);
 

@@ -437,10 +437,12 @@ static __always_inline __u32 dwell_zero_route(DWELL_FRAME *frame, void *embedder
 static __always_inline int dwell_zero_is_heavy_at(void *embedder, const struct dwell_zero_vip *vip, __u32 server,
 						  const struct dwell_address *client)
 {
-	const struct dwell_heavy *heavy;
+	__u32 number = vip->server[server & (DWELL_SERVERS_MAX - 1)].heavy;
+	const struct dwell_heavy *heavy = dwell_heavy_at(embedder, number);
+	const struct dwell_heavy *others = dwell_other_heavy_at(embedder, number);
 
-	heavy = dwell_heavy_at(embedder, vip->server[server & (DWELL_SERVERS_MAX - 1)].heavy);
-	return heavy && dwell_zero_has_heavy(embedder, heavy, client, &vip->heavy);
+	return (heavy && dwell_zero_has_heavy(embedder, heavy, client, &vip->heavy)) ||
+	       (others && dwell_zero_has_heavy(embedder, others, client, &vip->heavy));
 }
 
 /* Flags next to the real that a connection is diverted to: its client is heavy at its own server; it must be checked

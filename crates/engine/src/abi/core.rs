@@ -3553,6 +3553,7 @@ pub struct dwell_balancer {
     pub zero_ids: *const dwell_zero_ids,
     pub zero_loads: *mut dwell_zero_loads,
     pub heavies: *mut dwell_heavy,
+    pub other_heavies: *const dwell_heavy,
     pub zero_servers: *const __u32,
     pub zero_names: *const dwell_zero_named_server,
     pub cids: *mut dwell_cid_entry,
@@ -3566,7 +3567,7 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8936usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8944usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
     ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7696usize];
@@ -3592,18 +3593,20 @@ const _: () = {
     ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8856usize];
     ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8864usize];
     ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8872usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8880usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8888usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8896usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8904usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8908usize];
+    ["Offset of field: dwell_balancer::other_heavies"]
+        [::std::mem::offset_of!(dwell_balancer, other_heavies) - 8880usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8888usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8896usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8904usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8912usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8916usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8912usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8920usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8916usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8920usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8928usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8932usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8924usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8928usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8936usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8940usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {

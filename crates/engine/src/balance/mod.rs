@@ -23,7 +23,7 @@ pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
 pub use heartbeat::{Heartbeat, WhenStale};
 pub use native::{Balancer, maybe_bit, slot_bytes, successor_entry};
 pub use outcome::{CidEvent, Counters, Decision, Reason, Verdict};
-pub use zero_rtt::{HeavyScope, ServerId, ServerSlots, ServerState, ZeroServer, ZeroState, ZeroVip};
+pub use zero_rtt::{HeavyScope, ServerId, ServerSlots, ServerState, ZeroServer, ZeroState, ZeroVip, take_loads};
 
 /// A MAC address.
 pub type Mac = [u8; 6];

@@ -1,7 +1,7 @@
 //! The balancer of the core, run in user space.
 #![allow(unsafe_code)]
 
-use std::{net::IpAddr, ptr};
+use std::{net::IpAddr, ptr, time::Duration};
 
 use zerocopy::IntoBytes;
 
@@ -9,10 +9,13 @@ use crate::{
     abi,
     balance::{
         ActiveConnections, CidEvent, Decision, Heartbeat, Real, ServerSlots, Vip, VipKey, ZeroState, ZeroVip,
-        sweep_reason, to_core,
+        sweep_reason, take_loads, to_core,
     },
+    quic_lb::Stamp,
     response::{Record, Watch},
-    rtt, table,
+    rtt,
+    steer::zero_rtt::HeavyHitters,
+    table,
 };
 
 /// Returns the bytes that a connection takes in the table, without its share of a bucket.
@@ -47,6 +50,7 @@ struct Zero {
     ids: Vec<abi::dwell_zero_ids>,
     loads: Vec<abi::dwell_zero_loads>,
     heavies: Vec<abi::dwell_heavy>,
+    other_heavies: Vec<abi::dwell_heavy>,
     places: Vec<u32>,
     names: Vec<abi::dwell_zero_named_server>,
     cids: Vec<abi::dwell_cid_entry>,
@@ -189,6 +193,7 @@ impl Balancer {
         for place in new {
             let heavy = slots.slots[place].1 as usize;
             zero.heavies.resize(heavy + 1, abi::dwell_heavy::default());
+            zero.other_heavies.resize(heavy + 1, abi::dwell_heavy::default());
             zero.loads[at].server[place] = abi::dwell_server_load::default();
         }
         zero.vips[at] = *wanted.to_core(&slots);
@@ -208,6 +213,20 @@ impl Balancer {
         state.invalidate();
         state.mark_possible(key);
         self.core.zero_state = state.to_core();
+    }
+
+    /// Takes over the loads that servers have reported to other balancers, by the number of each backend, at a Unix time.
+    pub fn take_loads(&mut self, slot: u16, stamps: &[(u32, Stamp)], now: Duration) {
+        let at = usize::from(slot);
+        take_loads(&self.zero.vips[at], &mut self.zero.loads[at], stamps, now);
+    }
+
+    /// Sets which clients of a server are heavy at other balancers; nothing if the server is not in the slot.
+    pub fn set_other_heavies(&mut self, slot: u16, real: u32, table: &HeavyHitters) {
+        let slots = ServerSlots::from_core(&self.zero.vips[usize::from(slot)]);
+        if let Some(place) = slots.slot_of(real) {
+            self.zero.other_heavies[slots.slots[place].1 as usize] = *table.core();
+        }
     }
 
     /// Returns a count of connection ID events.
@@ -297,6 +316,7 @@ impl Balancer {
         self.core.zero_loads = zero.loads.as_mut_ptr();
         self.core.zero_slots = zero.vips.len() as u32;
         self.core.heavies = zero.heavies.as_mut_ptr();
+        self.core.other_heavies = zero.other_heavies.as_ptr();
         self.core.heavy_count = zero.heavies.len() as u32;
         self.core.zero_servers = zero.places.as_ptr();
         self.core.zero_server_count = zero.places.len() as u32;

@@ -3,8 +3,9 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    abi, quic_lb,
-    steer::zero_rtt::{HeavyConfig, MOST_SERVERS, OverloadConfig},
+    abi,
+    quic_lb::{self, Stamp},
+    steer::zero_rtt::{HeavyConfig, LoadUpdate, MOST_SERVERS, OverloadConfig, update_load},
 };
 
 /// The ID of a server in connection IDs: a number, encoded in as many octets as the layout provides, in network byte
@@ -225,6 +226,21 @@ impl ZeroVip {
 /// State that all VIPs with connection IDs share.
 #[derive(Debug, Clone, Default)]
 pub struct ZeroState(abi::dwell_zero_state);
+
+/// Takes over the loads of servers that were reported elsewhere, by the number of each backend, at a Unix time: those that
+/// are newer than what is known, and can be true. Returns whether there were any.
+pub fn take_loads(
+    vip: &abi::dwell_zero_vip,
+    loads: &mut abi::dwell_zero_loads,
+    stamps: &[(u32, Stamp)],
+    now: Duration,
+) -> bool {
+    let slots = ServerSlots::from_core(vip);
+    stamps.iter().fold(false, |is_newer, (real, stamp)| {
+        let load = slots.slot_of(*real).map(|place| &mut loads.server[place]);
+        is_newer | load.is_some_and(|load| update_load(load, *stamp, now, &vip.overload) == LoadUpdate::Newest)
+    })
+}
 
 impl ZeroState {
     /// Converts from the core's format.

@@ -95,6 +95,27 @@ impl HeavyHitters {
         Ok(HeavyHitters { core: Box::default(), config })
     }
 
+    /// Creates a table that has these connections, each with its packets; of more than `config.most` the first.
+    ///
+    /// # Errors
+    ///
+    /// A constant is out of its range.
+    pub fn of(heavy: &[Heavy], config: HeavyConfig) -> Result<HeavyHitters, OutOfRange> {
+        // One interval, however many they are.
+        let mut table = HeavyHitters::new(HeavyConfig { interval: 0x4000_0000, ..config })?;
+        for (place, heavy) in heavy.iter().take(config.most as usize).enumerate() {
+            // The first free entry is the next one.
+            table.count(heavy.client.address, heavy.client.port, 0);
+            table.core.count[place] = heavy.packets.max(1);
+        }
+        Ok(table)
+    }
+
+    /// Returns the table in the core's format.
+    pub fn core(&self) -> &abi::dwell_heavy {
+        &self.core
+    }
+
     /// Sets how many of the recorded connections are heavy.
     ///
     /// # Errors
@@ -216,6 +237,21 @@ pub enum LoadUpdate {
     Stale,
 }
 
+/// Records the report of a server in a table of the core, at a Unix time.
+pub fn update_load(
+    load: &mut abi::dwell_server_load,
+    stamp: Stamp,
+    now: Duration,
+    config: &abi::dwell_overload_config,
+) -> LoadUpdate {
+    match native::update(load, stamp, now, config) {
+        abi::DWELL_LOAD_ACCEPTED => LoadUpdate::Newest,
+        abi::DWELL_LOAD_FUTURE => LoadUpdate::Ahead,
+        abi::DWELL_LOAD_STALE => LoadUpdate::Stale,
+        _ => LoadUpdate::Old,
+    }
+}
+
 /// The load reports of the servers of a VIP.
 #[derive(Debug, Clone)]
 pub struct Loads {
@@ -244,13 +280,7 @@ impl Loads {
     ///
     /// If there is no such server.
     pub fn update(&mut self, server: usize, stamp: Stamp, now: Duration) -> LoadUpdate {
-        let load = &mut self.servers[..self.count as usize][server];
-        match native::update(load, stamp, now, &self.config) {
-            abi::DWELL_LOAD_ACCEPTED => LoadUpdate::Newest,
-            abi::DWELL_LOAD_FUTURE => LoadUpdate::Ahead,
-            abi::DWELL_LOAD_STALE => LoadUpdate::Stale,
-            _ => LoadUpdate::Old,
-        }
+        update_load(&mut self.servers[..self.count as usize][server], stamp, now, &self.config)
     }
 
     /// Sets whether a server gets new connections: one that is down or drained does not.

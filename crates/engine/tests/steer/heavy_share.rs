@@ -1,8 +1,11 @@
 //! The number of heavy connections, chosen by their part of the packets.
 
-use dwell_engine::steer::{
-    HeavyShare, HeavyWindow,
-    zero_rtt::{HeavyConfig, HeavyHitters},
+use dwell_engine::{
+    measure::Endpoint,
+    steer::{
+        HeavyShare, HeavyWindow,
+        zero_rtt::{Heavy, HeavyConfig, HeavyHitters},
+    },
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -117,6 +120,22 @@ fn the_top_of_a_table_has_the_part_of_the_stream_that_was_asked_for() {
         for number in 0..top / 2 {
             assert!(table.contains(client(number)), "{wanted}: {number} of {top}");
         }
+    }
+}
+
+#[test]
+fn a_table_of_connections_has_them_with_their_packets() {
+    for count in [0, 1, 5, 32] {
+        let heavy: Vec<Heavy> = (0..count)
+            .map(|number| Heavy { client: Endpoint { address: client(number), port: 443 }, packets: 100 - number })
+            .collect();
+        let config = HeavyConfig { most: 32, top: 2, interval: 16 };
+        let table = HeavyHitters::of(&heavy, config).unwrap();
+        assert_eq!(table.connections(), heavy);
+        let found: Vec<u32> = (0..40).filter(|number| table.contains(client(*number))).collect();
+        assert_eq!(found, (0..count.min(2)).collect::<Vec<_>>());
+        let few = HeavyHitters::of(&heavy, HeavyConfig { most: 3, ..config }).unwrap();
+        assert_eq!(few.connections(), heavy[..heavy.len().min(3)]);
     }
 }
 

@@ -172,7 +172,7 @@ impl PlaneOptions {
             "reals" | "real_counts" | "actives" | "open" | "pending" => self.max_reals + 1,
             "zero_vips" | "zero_ids" | "zero_loads" => u32::from(self.max_zero_vips) + 1,
             "zero_numbers" => self.max_reals + 1,
-            "heavies" => self.max_zero_servers + 1,
+            "heavies" | "other_heavies" => self.max_zero_servers + 1,
             // A server may have an ID in each layout.
             "zero_names" => self.max_zero_servers.saturating_mul(7).max(1),
             "cids" => self.cached_cids() + 1,

@@ -50,6 +50,14 @@ struct {
 	__uint(max_entries, 1);
 } heavies SEC(".maps");
 
+/* The heavy hitters of each server at the other balancers, by the same numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_heavy);
+	__uint(max_entries, 1);
+} other_heavies SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
@@ -106,6 +114,11 @@ static __always_inline struct dwell_server_load *dwell_zero_loads_at(void *embed
 static __always_inline struct dwell_heavy *dwell_heavy_at(void *embedder, __u32 number)
 {
 	return bpf_map_lookup_elem(&heavies, &number);
+}
+
+static __always_inline const struct dwell_heavy *dwell_other_heavy_at(void *embedder, __u32 number)
+{
+	return bpf_map_lookup_elem(&other_heavies, &number);
 }
 
 static __always_inline __u32 dwell_zero_server_by_id(void *embedder, __u32 slot, __u32 id)

@@ -1,11 +1,14 @@
 //! VIPs that route by connection ID: their state in the kernel, and what servers report.
 
+use std::time::Duration;
+
 use dwell_engine::{
     abi,
-    balance::{ServerId, ServerSlots, ServerState, VipKey, ZeroState, ZeroVip},
+    balance::{ServerId, ServerSlots, ServerState, VipKey, ZeroState, ZeroVip, take_loads},
+    quic_lb::Stamp,
     steer::{
         HeavyWindow,
-        zero_rtt::{Heavy, HeavyConfig, heavy_of},
+        zero_rtt::{Heavy, HeavyConfig, HeavyHitters, heavy_of},
     },
 };
 use dwell_socket::clock::{monotonic_ns, realtime_ns};
@@ -54,7 +57,9 @@ impl Plane {
         for place in &new {
             let heavy = slots.slots[*place].1;
             let none = abi::dwell_heavy::default();
-            maps::write(&self.map("heavies"), "heavies", &heavy.to_ne_bytes(), &none)?;
+            for map in ["heavies", "other_heavies"] {
+                maps::write(&self.map(map), map, &heavy.to_ne_bytes(), &none)?;
+            }
         }
         self.write_loads(slot, wanted, &slots, &new)?;
         let mut core = wanted.to_core(&slots);
@@ -206,17 +211,57 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn heavy_windows(&mut self, slot: u16, config: HeavyConfig) -> Result<Vec<HeavyWindow>, Error> {
+        let tables = self.tables_of_heavies(slot)?;
+        Ok(tables.iter().map(|(_, table)| HeavyWindow::of(table, config)).collect())
+    }
+
+    /// Returns the heavy connections of all servers in a slot, by the number of the backend, the heaviest of each first.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn heavy_tables(&mut self, slot: u16) -> Result<Vec<(u32, Vec<Heavy>)>, Error> {
+        let tables = self.tables_of_heavies(slot)?;
+        Ok(tables.iter().map(|(real, table)| (*real, heavy_of(table))).collect())
+    }
+
+    fn tables_of_heavies(&mut self, slot: u16) -> Result<Vec<(u32, abi::dwell_heavy)>, Error> {
         let slots = self.server_slots(slot)?;
         let map = self.map("heavies");
-        let mut windows = Vec::new();
-        for (real, number) in slots.slots {
-            if real == 0 {
-                continue;
-            }
+        let mut tables = Vec::new();
+        for (real, number) in slots.slots.into_iter().filter(|(real, _)| *real != 0) {
             let found: Option<abi::dwell_heavy> = maps::read(&map, "heavies", &number.to_ne_bytes())?;
-            windows.extend(found.map(|table| HeavyWindow::of(&table, config)));
+            tables.extend(found.map(|table| (real, table)));
         }
-        Ok(windows)
+        Ok(tables)
+    }
+
+    /// Takes over the loads that servers of a slot have reported to other balancers, by the number of each backend, as if the
+    /// reports had arrived here: the newest counts, and one that cannot be true is ignored.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read or written.
+    pub fn take_loads(&mut self, slot: u16, stamps: &[(u32, Stamp)]) -> Result<(), Error> {
+        let at = u32::from(slot).to_ne_bytes();
+        let vip: Option<abi::dwell_zero_vip> = maps::read(&self.map("zero_vips"), "zero_vips", &at)?;
+        let mut loads = self.read_loads(slot)?;
+        match vip.is_some_and(|vip| take_loads(&vip, &mut loads, stamps, Duration::from_nanos(realtime_ns()))) {
+            true => maps::write(&self.map("zero_loads"), "zero_loads", &at, &*loads),
+            false => Ok(()),
+        }
+    }
+
+    /// Sets which clients of a server are heavy at other balancers; nothing if the server is not in the slot.
+    ///
+    /// # Errors
+    ///
+    /// If a map cannot be read or written.
+    pub fn set_other_heavies(&mut self, slot: u16, real: u32, table: &HeavyHitters) -> Result<(), Error> {
+        let slots = self.server_slots(slot)?;
+        let Some(place) = slots.slot_of(real) else { return Ok(()) };
+        let number = slots.slots[place].1;
+        maps::write(&self.map("other_heavies"), "other_heavies", &number.to_ne_bytes(), table.core())
     }
 
     fn heavies_of_others(&mut self, slot: u16) -> Result<Vec<u32>, Error> {

@@ -6,9 +6,10 @@ use std::{
 };
 
 use dwell_engine::{
+    measure::Endpoint,
     quic_lb::{Config, Load, Stamp},
     rtt::Counter,
-    steer::zero_rtt::OverloadConfig,
+    steer::zero_rtt::{Heavy, HeavyHitters, OverloadConfig},
 };
 use dwell_probes::balancer::{
     CidEvent, Decision, Forward, HeavyScope, PlaneOptions, Protocol, Real, Reason, ServerId, ServerState, Verdict, Vip,
@@ -351,6 +352,48 @@ fn root_who_is_heavy_anywhere_counts_where_that_is_asked_for() {
     let light = Client { src: address("203.0.113.78"), ..v4() };
     assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Reason::Diverted));
     assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Reason::New));
+}
+
+/// As where routes send the connections of one client to several balancers.
+#[test]
+fn root_who_is_heavy_at_another_balancer_is_diverted_by_the_loads_that_servers_told_it() {
+    let mut zero = zero_vip();
+    let Some(mut both) = Both::quic(&zero) else {
+        return;
+    };
+    let heavy = Heavy { client: Endpoint { address: v4().src, port: 999 }, packets: 7 };
+    let table = HeavyHitters::of(&[heavy], zero.heavy).unwrap();
+    // Other balancers know of servers that this one does not have.
+    for real in [OWN, 7777] {
+        both.plane.set_other_heavies(1, real, &table).unwrap();
+        both.native.set_other_heavies(1, real, &table);
+    }
+    let stamp = |seconds: u64, wait| Stamp { freshness: seconds << 16, load: Load::from_wait(wait) };
+    let told = [(OWN, MS(500)), (OTHER, MS(100)), (THIRD, MS(3)), (7777, MS(1))];
+    let mut stamps = told.map(|(real, wait)| (real, stamp(now_s(), wait))).to_vec();
+    // One cannot be true: no server reports what will be.
+    stamps.push((THIRD, stamp(now_s() + 3600, MS(900))));
+    let now = Duration::from_secs(now_s());
+    let take = |both: &mut Both, stamps: &[(u32, Stamp)]| {
+        both.plane.take_loads(1, stamps).unwrap();
+        both.native.take_loads(1, stamps, now);
+    };
+    take(&mut both, &stamps);
+    let light = Client { src: address("203.0.113.78"), ..v4() };
+    assert_eq!(both.pass(&long(&v4(), &[1; 8])), (Some(THIRD), Reason::Diverted));
+    assert_eq!(both.pass(&long(&light, &[1; 8])), (Some(OWN), Reason::New));
+    // What is older than what has arrived here changes nothing.
+    take(&mut both, &[(OWN, stamp(now_s() - 30, MS(1)))]);
+    assert_eq!(both.pass(&long(&from(v4(), 6001), &[2; 8])), (Some(THIRD), Reason::Diverted));
+    // Who is heavy elsewhere at any server counts where that is asked for.
+    zero.heavy_scope = HeavyScope::Any;
+    both.set_zero(&zero);
+    let none = HeavyHitters::new(zero.heavy).unwrap();
+    for (real, table) in [(OWN, &none), (THIRD, &table)] {
+        both.plane.set_other_heavies(1, real, table).unwrap();
+        both.native.set_other_heavies(1, real, table);
+    }
+    assert_eq!(both.pass(&long(&from(v4(), 6002), &[3; 8])), (Some(THIRD), Reason::Diverted));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! from the set of weights that all have.
 
 mod agreement;
+mod quic;
 mod sets;
 
 use std::{
@@ -21,6 +22,7 @@ use crate::{
     shared::{
         Shared,
         member::{News, Situation},
+        quic::QuicReport,
         report::{Report, VipReport},
         set::{FORMAT, VipWeights, WeightSet},
     },
@@ -35,6 +37,8 @@ pub(in crate::control) struct Sharing {
     situation: Situation,
     /// The reports of the others, if this balancer leads and has read them.
     reports: Option<BTreeMap<String, Arc<Report>>>,
+    /// What the others know of QUIC servers.
+    quic: BTreeMap<String, Arc<QuicReport>>,
     /// The last report of this balancer.
     own: Report,
     /// Whether this balancer has merged all reports since it leads.
@@ -68,6 +72,7 @@ impl Sharing {
             name: settings.name.clone(),
             situation: Situation::default(),
             reports: None,
+            quic: BTreeMap::new(),
             own: Report::default(),
             has_merged: false,
             sets: Sets::new(saved.and_then(|saved| saved.set.clone())),
@@ -173,6 +178,9 @@ impl Balancer {
         let Some(sharing) = &mut self.sharing else { return false };
         let before = sharing.role();
         sharing.situation = news.situation;
+        if let Some(quic) = news.quic {
+            sharing.quic = quic;
+        }
         let role = sharing.role();
         let is_new_set = news.set.is_some();
         // Another balancer may place connections by a set sooner or later than this one does.
