@@ -61,11 +61,6 @@ pub fn served_at(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Nanoseconds, as the engine counts.
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// A share of a whole, from 0 to 1: "1%" or "0.01".
 pub fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_suffix('%') {

@@ -127,12 +127,6 @@ fn a_socket_in_use_is_refused_and_a_stale_one_is_replaced() {
 }
 
 #[test]
-fn a_missing_balancer_is_reported_with_a_remedy() {
-    let error = Client::connect(Path::new("/nowhere/lb.sock")).unwrap_err().to_string();
-    assert!(error.contains("is `dwell lb run` running?"), "{error}");
-}
-
-#[test]
 fn hex_digits_may_be_separated() {
     assert_eq!(from_hex("00 0a:FF\n"), Some(vec![0, 10, 255]));
     assert_eq!(from_hex("0"), None);

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use dwell_engine::histogram::{Figure, Histogram};
+use dwell_engine::units::nanos;
 use dwell_records::{ConditionOutcome, Latency, Verdict, counted};
 
 use crate::{
-    args::{duration, nanos},
+    args::duration,
     exit::Exit,
     log::{alarm, log},
 };

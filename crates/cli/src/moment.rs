@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::args::{duration, nanos};
+use crate::args::duration;
+use dwell_engine::units::nanos;
 
 /// A moment as a user names it.
 #[derive(Debug, Clone, Copy)]

@@ -22,7 +22,7 @@ pub fn limits() -> Limits {
     shared_out(if raised.is_ok() { wanted } else { soft })
 }
 
-/// Shares out so many descriptors.
+/// Divides `descriptors` between connections of agents and connections that have not authenticated yet.
 fn shared_out(descriptors: u64) -> Limits {
     let most = Limits::default();
     let for_agents = descriptors.saturating_sub(RESERVED);

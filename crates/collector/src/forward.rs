@@ -294,7 +294,7 @@ impl Deliverer {
                     Refusal::Table => Next::PutAside,
                     Refusal::Row if rows == 1 => Next::PutAside,
                     Refusal::Row => Next::Split,
-                    // A single row is no burden: the server has too little for anything.
+                    // A single row cannot be too large: the server has too little memory for anything.
                     Refusal::Size if rows == 1 => Next::Retry,
                     Refusal::Size => {
                         pace.was_too_large(rows);

@@ -24,7 +24,7 @@ pub struct Hosts {
     free: Vec<u32>,
     /// Hosts without an agent, and since when.
     left: HashMap<u32, u64>,
-    /// Of hosts whose agent is connected.
+    /// The latest counters of each host whose agent is connected.
     counters: HashMap<u32, Counters>,
     /// Names of hooks that the store has.
     hooks: HashSet<String>,

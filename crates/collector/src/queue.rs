@@ -162,7 +162,8 @@ impl Gate {
 /// Room for jobs: the queue itself has no bound, because its senders could not wait with a limit.
 #[derive(Debug)]
 struct Room {
-    left: Mutex<usize>,
+    /// Below zero, that many jobs are in it beyond its bound.
+    left: Mutex<i64>,
     returned: Condvar,
 }
 
@@ -170,15 +171,20 @@ impl Room {
     /// Takes room for one job; returns false if there was none in time.
     fn take(&self, limit: Duration) -> bool {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_timeout_while(left, limit, |left| *left == 0);
+        let waited = self.returned.wait_timeout_while(left, limit, |left| *left <= 0);
         let (mut left, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let has_room = *left > 0;
-        *left -= usize::from(has_room);
+        *left -= i64::from(has_room);
         has_room
     }
 
+    /// Takes room for one job although there may be none.
+    fn take_anyway(&self) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+
     fn give_back(&self, jobs: usize) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) += jobs;
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) += jobs as i64;
         // Not all: of a thousand agents that wait, most would find no room.
         (0..jobs).for_each(|_| self.returned.notify_one());
     }
@@ -189,7 +195,7 @@ pub struct Front {
     jobs: Entrance,
     clocks: Clocks,
     gate: Arc<Gate>,
-    /// When it was last told that somebody speaks another version.
+    /// When it was last logged that an agent speaks another version.
     told: Mutex<Option<Instant>>,
 }
 
@@ -209,7 +215,7 @@ pub struct Jobs {
 /// Both ends of a new queue, and what they share. An agent may send `agent_rate` bytes per second.
 pub fn queue(clocks: Clocks, agent_rate: u64) -> (Arc<Front>, Jobs, Arc<Gate>) {
     let (sender, receiver) = mpsc::channel();
-    let room = Arc::new(Room { left: Mutex::new(QUEUE), returned: Condvar::new() });
+    let room = Arc::new(Room { left: Mutex::new(QUEUE as i64), returned: Condvar::new() });
     let gate = Arc::new(Gate::new(agent_rate));
     let jobs = Entrance { jobs: sender, room: Arc::clone(&room) };
     let front = Front { jobs, clocks, gate: Arc::clone(&gate), told: Mutex::default() };
@@ -311,7 +317,9 @@ impl Handler for Front {
     fn disconnected(&self, agent: &Agent, reason: Option<&str>) {
         self.clocks.leave(agent);
         if let Some(reason) = reason {
-            let _ = self.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
+            // Otherwise the host would count as connected for ever. There is one of these for each connection.
+            self.jobs.room.take_anyway();
+            let _ = self.jobs.jobs.send(Job::Disconnected(agent.clone(), reason.to_owned()));
         }
     }
 }
@@ -328,6 +336,12 @@ mod tests {
     fn a_queue_that_nobody_empties_refuses_in_time() {
         let room = Room { left: Mutex::new(1), returned: Condvar::new() };
         assert!(room.take(ENTER));
+        assert!(!room.take(Duration::from_millis(1)));
+        room.give_back(1);
+        assert!(room.take(ENTER));
+        // What has to enter does, and what must not wait for it.
+        room.take_anyway();
+        room.give_back(1);
         assert!(!room.take(Duration::from_millis(1)));
         room.give_back(1);
         assert!(room.take(ENTER));

@@ -69,7 +69,7 @@ impl<K: Eq + Hash + Clone> Quotas<K> {
             let since = now.saturating_duration_since(quota.at).as_secs_f64();
             burst.min(quota.bytes + since * self.bytes_per_s)
         };
-        if by_holder.len() >= MANY {
+        if by_holder.len() >= MANY && !by_holder.contains_key(holder) {
             by_holder.retain(|_, quota| refilled(quota) < burst);
         }
         let quota = by_holder.entry(holder.clone()).or_insert(Quota { bytes: burst, at: now });

@@ -59,9 +59,14 @@ impl Sub for Nanos {
     }
 }
 
+/// Returns a duration in nanoseconds, as the engine counts; the greatest number for one of more than 584 years.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl From<Duration> for Nanos {
     fn from(duration: Duration) -> Self {
-        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        Self(nanos(duration))
     }
 }
 

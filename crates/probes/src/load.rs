@@ -172,7 +172,7 @@ pub(crate) fn element_bytes(map: &dyn MapCore) -> io::Result<usize> {
 /// CPUs, those of all elements together may be a gigabyte.
 const BATCH_BYTES: usize = 1 << 18;
 
-/// Returns how many elements of so many bytes one system call reads or writes.
+/// Returns how many elements of `element_bytes` bytes one system call reads or writes.
 fn batch_len(element_bytes: usize) -> usize {
     (BATCH_BYTES / element_bytes).max(1)
 }

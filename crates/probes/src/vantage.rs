@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use dwell_engine::{abi, rtt::Counters};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, Object};
 use nix::time::{ClockId, clock_getres};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::{
     Error, Hook, Interface, TcHookKind,
@@ -145,14 +145,8 @@ impl<E: 'static, X> Vantage<E, X> {
 
     /// What was counted since the start, over all CPUs.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let cpus = read_percpu(&load::map(&mut self.tc, "counters"), "counters", 0)?;
-        Ok(Counters::sum(
-            cpus.iter()
-                .filter_map(|bytes| abi::dwell_counters::read_from_prefix(bytes).ok())
-                .map(|(counters, _)| counters)
-                .collect::<Vec<_>>()
-                .iter(),
-        ))
+        let cpus: Vec<abi::dwell_counters> = read_cpus(&load::map(&mut self.tc, "counters"), "counters", 0)?;
+        Ok(Counters::sum(cpus.iter()))
     }
 
     /// A map of the programs. Panics on a name that they do not have.
@@ -234,6 +228,16 @@ pub(crate) fn jiffy_ns() -> u32 {
 /// Turns a failed operation on a map into an error.
 pub(crate) fn failed(operation: &'static str, map: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
     move |error| Error::Map { operation, map, io: io_error(&error) }
+}
+
+/// Reads the values of all CPUs under an index.
+pub(crate) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
+    map: &dyn MapCore,
+    name: &'static str,
+    index: u32,
+) -> Result<Vec<V>, Error> {
+    let cpus = read_percpu(map, name, index)?;
+    Ok(cpus.iter().filter_map(|bytes| V::read_from_prefix(bytes).ok()).map(|(value, _)| value).collect())
 }
 
 /// Reads the values of all CPUs at an index of a per-CPU array.

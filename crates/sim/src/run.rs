@@ -7,8 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_app::args::nanos;
-use dwell_engine::{quic_lb::Stamp, steer::OutOfRange};
+use dwell_engine::{quic_lb::Stamp, steer::OutOfRange, units::nanos};
 
 use crate::{
     Job, LoadSample, Outcome, Scenario,

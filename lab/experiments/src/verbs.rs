@@ -11,11 +11,12 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use dwell_app::{
     Exit,
-    args::{duration, nanos},
+    args::duration,
     completions::{self, Shell},
     log::log,
     man,
 };
+use dwell_engine::units::nanos;
 use dwell_testbed::{
     EmulatorConfig, LinkPair, LinkSpec, Nanos, Probability, QueueLimit, Topology, Trace, UpOptions, error::Error,
 };

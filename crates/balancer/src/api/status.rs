@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use dwell_engine::balance::{Forward, Protocol, WhenStale};
+use dwell_engine::units::nanos;
 use dwell_records::{LatencyObject, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,7 +155,6 @@ pub struct HeartbeatStatus {
 impl HeartbeatStatus {
     /// Returns the status of a data plane of this age.
     pub fn new(age: Duration, stale_after: Duration, when_stale: WhenStale) -> HeartbeatStatus {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         HeartbeatStatus {
             age_ns: nanos(age),
             stale_after_ns: nanos(stale_after),

@@ -48,7 +48,7 @@ pub(super) struct Rebuilt {
     pub members: Vec<usize>,
 }
 
-/// So many VIPs are given to a thread at a time.
+/// The number of VIPs that a thread takes at a time.
 const VIPS_AT_ONCE: usize = 16;
 /// The number of threads that build tables, at most.
 const MAX_THREADS: usize = 8;

@@ -29,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::{balance::VipKey, response};
+use dwell_engine::{balance::VipKey, response, units::nanos};
 use dwell_metrics::{Numbers, Registry, Shared};
 use dwell_probes::{
     Interface,
@@ -291,7 +291,7 @@ impl Balancer {
                 StartKind::Replaced { why } => Some(why.to_string()),
                 _ => None,
             },
-            heartbeat_age_ns: self.plane.inherited_age().map(status::nanos),
+            heartbeat_age_ns: self.plane.inherited_age().map(nanos),
             vips: config.vips.len(),
             backends: config.backends(),
         });

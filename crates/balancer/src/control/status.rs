@@ -1,14 +1,12 @@
 //! The status of a balancer.
 
-use std::{
-    net::IpAddr,
-    time::{Duration, Instant},
-};
+use std::{net::IpAddr, time::Instant};
 
 use dwell_engine::{
     balance::{Forward, Sampling, ServerState, successor_entry},
     quic_lb,
     rtt::{Counter, Counters},
+    units::nanos,
 };
 use dwell_probes::{
     XdpMode,
@@ -330,8 +328,4 @@ fn encapsulation_bytes(forward: Forward, is_v4: bool) -> u16 {
         Forward::Ipip => ip,
         Forward::Gue(_) => ip + 8,
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

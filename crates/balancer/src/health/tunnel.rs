@@ -32,7 +32,7 @@ pub struct SynProbe {
 /// Hop limit of both headers.
 const HOPS: u8 = 64;
 const WINDOW: u16 = 1024;
-/// Of the outer UDP header: one of those that packets of clients have.
+/// Source port of the outer UDP header, from the range that packets of clients have.
 const GUE_SOURCE_PORT: u16 = 0xc000;
 
 /// Sends a SYN, waits for its answer, and takes it back by an RST. Needs CAP_NET_RAW. True if the backend accepts, and

@@ -3,11 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::anyhow;
+use dwell_engine::units::nanos;
 use dwell_records::{Keep, Output};
 use dwell_store::{Address, Origin, Recorder, Recording, Retain, StoreError};
 
 use crate::{
-    args::{bytes, nanos, positive_duration},
+    args::{bytes, positive_duration},
     exit::{Exit, Failure},
     log::log,
 };

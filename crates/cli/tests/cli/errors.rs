@@ -34,18 +34,6 @@ fn no_source() {
 }
 
 #[test]
-fn an_option_is_no_source() {
-    insta::assert_snapshot!(refused(&["rtt", "--summary", "--interval", "2s"]), @"
-    error: the following required arguments were not provided:
-      <--interface <IF>|--read <FILE>>
-
-    Usage: dwell rtt --summary --interval <TIME> <--interface <IF>|--read <FILE>>
-
-    For more information, try '--help'.
-    ");
-}
-
-#[test]
 fn interface_and_capture() {
     insta::assert_snapshot!(refused(&["rtt", "-i", "lo", "-r", "x.pcap"]), @"
     error: the argument '--interface <IF>' cannot be used with '--read <FILE>'

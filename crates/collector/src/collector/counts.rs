@@ -1,4 +1,4 @@
-//! What a collector counts of its own, and where that is told.
+//! What a collector counts about itself, and where these counts are shown.
 
 use dwell_fleet::{Refusals, Server};
 use dwell_records::{Cost, Record, Status, Verb};

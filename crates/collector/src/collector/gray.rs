@@ -226,7 +226,11 @@ impl Gray {
         let forgotten = std::mem::take(&mut self.forgotten);
         let mut events: Vec<_> = forgotten.into_iter().map(|event| (self.judged_ns, event)).collect();
         let missed = (until_ns.saturating_sub(self.judged_ns) / self.interval_ns).saturating_sub(MOST_INTERVALS);
-        self.judged_ns += missed * self.interval_ns;
+        if missed > 0 {
+            // Those that are passed over are no part of the next one.
+            self.judged_ns += missed * self.interval_ns;
+            self.gathered = self.gathered.split_off(&(self.judged_ns + 1));
+        }
         while self.judged_ns + self.interval_ns <= until_ns && self.is_complete(until_ns, hosts) {
             self.judged_ns += self.interval_ns;
             let later = self.gathered.split_off(&(self.judged_ns + 1));

@@ -25,7 +25,7 @@ struct dwell_vip_key {
 #define DWELL_VIP_QUIC 2    /* carries QUIC; routed as any UDP unless it has a zero_slot */
 #define DWELL_VIP_SOURCE 4  /* new connections are selected by the client's address alone */
 #define DWELL_VIP_NETWORK 8 /* with DWELL_VIP_SOURCE: only the first half of an IPv6 address counts */
-/* Of so many more reals the one with the fewest open connections gets a new one. */
+/* The number of further candidates: the real among all candidates with the fewest open connections gets a new one. */
 #define DWELL_VIP_CHOICES_SHIFT 4
 #define DWELL_VIP_CHOICES 3
 #define DWELL_VIP_SECOND 64 /* packets of unknown connections may go on to reals of other tables (lb/second.h) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How often a packet of anybody may cause what costs this host or others something: so often per second and CPU. */
+/* A budget, per second and CPU, for costly acts that anybody's packet can cause, such as an ICMP answer. */
 #ifndef DWELL_LB_BUDGET_H
 #define DWELL_LB_BUDGET_H
 

@@ -11,7 +11,7 @@ static __always_inline int dwell_is_v4(const struct dwell_address *address)
 	return !address->high && (__u32)address->low == 0xffff0000;
 }
 
-/* Returns true for an address that is no single host's on a network: unspecified, loopback, multicast, broadcast, and
+/* Returns true for an address that does not belong to a single host: unspecified, loopback, multicast, broadcast, and
  * IPv4 written as IPv6 in the obsolete manner (::a.b.c.d).
  */
 static __always_inline int dwell_is_no_host(const struct dwell_address *address)

@@ -28,7 +28,6 @@
 #define DWELL_CID_PLAIN_MAX_BYTES 19 /* octets of server ID and nonce */
 #define DWELL_CID_NONCE_MIN_BYTES 4
 #define DWELL_CID_ROTATIONS 7 /* the eighth marks an ID that cannot be routed */
-#define DWELL_CID_UNROUTABLE 7
 
 #define DWELL_CID_OWN_SERVER 2
 #define DWELL_CID_OWN_NONCE 14
@@ -267,7 +266,6 @@ static inline int dwell_cid_decode(const struct dwell_cid_config *config, const 
 
 /* The stamp of our own layout: freshness and load. */
 #define DWELL_CID_STAMP(freshness, load) ((__u64)(freshness) << 16 | (__u16)(load))
-#define dwell_cid_stamp_freshness(stamp) ((stamp) >> 16)
 #define dwell_cid_stamp_wait(stamp) ((__u16)(stamp))
 /* Unix time at which a stamp was made, in seconds (32 bits); the rest of the freshness distinguishes stamps of one
  * second.

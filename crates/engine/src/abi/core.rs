@@ -498,7 +498,6 @@ pub const DWELL_CID_MAX_BYTES: u32 = 20;
 pub const DWELL_CID_PLAIN_MAX_BYTES: u32 = 19;
 pub const DWELL_CID_NONCE_MIN_BYTES: u32 = 4;
 pub const DWELL_CID_ROTATIONS: u32 = 7;
-pub const DWELL_CID_UNROUTABLE: u32 = 7;
 pub const DWELL_CID_OWN_SERVER: u32 = 2;
 pub const DWELL_CID_OWN_NONCE: u32 = 14;
 pub const DWELL_CID_OWN_BYTES: u32 = 17;

@@ -10,8 +10,8 @@ pub struct ActiveConnections {
     pending: Vec<Pending>,
 }
 
-/// Returns the core's reason for a sweep of a connection table in which so many of all slots are taken. While a quarter of
-/// them is free, connections that may go on are not forgotten.
+/// Returns the core's reason for a sweep of a connection table in which `taken` of `slots` are taken. While a quarter is
+/// free, connections that may go on are not forgotten.
 pub fn sweep_reason(taken: u64, slots: u64) -> u32 {
     let has_room = 4 * taken <= 3 * slots;
     abi::DWELL_CLOSE_IDLE | if has_room { abi::DWELL_SWEEP_HAS_ROOM } else { 0 }

@@ -12,7 +12,7 @@ use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, MOST_RECENT, chance};
 /// budget. The spread is the median absolute deviation, scaled to the standard deviation of a normal distribution (Hampel 1974).
 const SPREADS: f64 = 3.0;
 const TO_DEVIATION: f64 = 1.4826;
-/// The spreads of so many times are in their mean, each of [`MOST_RECENT`] intervals: those of an hour at 10 s.
+/// The mean spread is over this many times of [`MOST_RECENT`] intervals each: an hour with intervals of 10 s.
 const SPREADS_IN_MEAN: f64 = 12.0;
 /// A change may have been so many intervals ago, at most half as many as are compared. With one split at a fixed age, an abrupt
 /// change before or after it would be within one side, where it looks like neighbours that are alike, and hides itself.

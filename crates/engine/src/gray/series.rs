@@ -7,7 +7,7 @@ use crate::baseline::{LEAST_BASELINE, LEAST_RECENT, MOST_RECENT};
 pub const PAST: usize = 360;
 /// All intervals that are kept.
 pub(super) const SLOTS: usize = PAST + MOST_RECENT;
-/// Of what is known in one interval of more than so many, too little is recent to be compared.
+/// A subject with a value in fewer than one of this many intervals has too few recent ones to be compared.
 pub const SPARSEST: u64 = (MOST_RECENT / LEAST_RECENT) as u64;
 /// Intervals at the beginning of the recent ones in which there has to be a value.
 const SETTLING: usize = 6;

@@ -36,7 +36,7 @@ const UDP: Protocol = Protocol(17);
 /// What the beginning of a payload tells of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Finding {
-    /// It is no request that is known.
+    /// It is not a request of a known protocol.
     Nothing,
     /// It may be one; more bytes will tell.
     Unfinished,

@@ -10,8 +10,9 @@ use std::{collections::VecDeque, time::Duration};
 /// law, where L is the number of requests that are present.
 ///
 /// For a server with c workers, Kingman's formula becomes that of Lee and Longton, C / (c (1 - ρ)) · (c_a² + c_s²) / 2 · T_s,
-/// where C is the part of requests that have to wait by Erlang's formula C. The other estimate becomes (L - c + 1) · T_s / c: a new request waits until so many of those
-/// that are present have left, one every T_s / c, and not at all while a worker is idle. With c = 1, both are the above.
+/// where C is the share of requests that have to wait by Erlang's formula C. The other estimate becomes
+/// (L - c + 1) · T_s / c: a new request waits until L - c + 1 of those present have left, one every T_s / c, and not at
+/// all while a worker is idle. With c = 1, both are the above.
 #[derive(Debug, Clone)]
 pub struct WaitingEstimator {
     workers: f64,

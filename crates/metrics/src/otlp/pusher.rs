@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use dwell_engine::labels::excerpt;
+use dwell_engine::{labels::excerpt, units::nanos};
 use dwell_socket::privilege;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
@@ -297,5 +297,5 @@ fn first_line(text: &str) -> String {
 
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    nanos(since)
 }

@@ -15,6 +15,7 @@ use crate::{
     Error, Hook, Interface, TcHookKind,
     attach::{Attachment, attach},
     load,
+    vantage::read_cpus,
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_decap.bpf.o.z"));
@@ -36,6 +37,26 @@ const MIN_ADDRESSES: usize = 1024;
 
 const IN_THE_WAY: &str = "another XDP program is attached, perhaps that of another `dwell lb decap`, of a balancer or of \
                           `dwell response` (`dwell doctor` shows it): stop it";
+
+/// Makes a list in a map the wanted one. After an error, `listed` has what the map has.
+fn replace<T: Ord + Copy>(
+    listed: &mut BTreeSet<T>,
+    wanted: &BTreeSet<T>,
+    delete: impl Fn(&T) -> Result<(), Error>,
+    write: impl Fn(&T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (gone, new): (Vec<T>, Vec<T>) =
+        (listed.difference(wanted).copied().collect(), wanted.difference(listed).copied().collect());
+    for gone in gone {
+        delete(&gone)?;
+        listed.remove(&gone);
+    }
+    for new in new {
+        write(&new)?;
+        listed.insert(new);
+    }
+    Ok(())
+}
 
 impl Decap {
     /// Loads the program.
@@ -67,14 +88,9 @@ impl Decap {
     pub fn set_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), Error> {
         let wanted: BTreeSet<IpAddr> = addresses.iter().copied().collect();
         let map = load::map(&mut self.object, "own");
-        for gone in self.addresses.difference(&wanted) {
-            maps::delete(&map, "own", balance::to_core(*gone).as_bytes())?;
-        }
-        for new in wanted.difference(&self.addresses) {
-            maps::write(&map, "own", balance::to_core(*new).as_bytes(), &1u32)?;
-        }
-        self.addresses = wanted;
-        Ok(())
+        let delete = |gone: &IpAddr| maps::delete(&map, "own", balance::to_core(*gone).as_bytes());
+        let write = |new: &IpAddr| maps::write(&map, "own", balance::to_core(*new).as_bytes(), &1u32);
+        replace(&mut self.addresses, &wanted, delete, write)
     }
 
     /// Replaces the list of VIPs. Those on both lists are served all the time.
@@ -85,12 +101,8 @@ impl Decap {
     pub fn set_vips(&mut self, vips: &[Prefix]) -> Result<(), Error> {
         let wanted: BTreeSet<Prefix> = vips.iter().copied().collect();
         let map = load::map(&mut self.object, "vips");
-        for gone in self.vips.difference(&wanted) {
-            maps::delete(&map, "vips", gone.to_core().0.as_bytes())?;
-        }
-        wanted.difference(&self.vips).try_for_each(|new| list(&map, "vips", new))?;
-        self.vips = wanted;
-        Ok(())
+        let delete = |gone: &Prefix| maps::delete(&map, "vips", gone.to_core().0.as_bytes());
+        replace(&mut self.vips, &wanted, delete, |new| list(&map, "vips", new))
     }
 
     /// Returns the backends to which packets were to be sent on or whose path was set, and whether there is a path.
@@ -135,7 +147,7 @@ impl Decap {
     /// If the map cannot be read.
     pub fn counters(&mut self) -> Result<DecapCounters, Error> {
         let map = load::map(&mut self.object, "counters");
-        let cpus: Vec<abi::dwell_decap_counters> = maps::read_cpus(&map, "counters", 0)?;
+        let cpus: Vec<abi::dwell_decap_counters> = read_cpus(&map, "counters", 0)?;
         Ok(DecapCounters::sum(&cpus))
     }
 
@@ -150,7 +162,8 @@ impl Decap {
         Ok((verdict == maps::XDP_PASS).then_some(frame))
     }
 
-    /// Likewise for a frame that is sent on.
+    /// Runs the program over a frame, which is counted. Returns the frame as sent on to another backend, or none if it is
+    /// dropped or passed to this host.
     ///
     /// # Errors
     ///
@@ -164,4 +177,35 @@ impl Decap {
 fn list(map: &MapMut<'_>, name: &'static str, prefix: &Prefix) -> Result<(), Error> {
     let (key, value) = prefix.to_core();
     maps::write(map, name, key.as_bytes(), &value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_did_not_fit_is_known_as_far_as_it_was_written_and_made_right_later() {
+        let map = RefCell::new(BTreeSet::new());
+        let write = |new: &u32| {
+            let mut map = map.borrow_mut();
+            if map.len() == 4 {
+                return Err(Error::NoNumber { what: "address", number: 5, most: 4 });
+            }
+            map.insert(*new);
+            Ok(())
+        };
+        let delete = |gone: &u32| {
+            assert!(map.borrow_mut().remove(gone), "it was there");
+            Ok(())
+        };
+        let mut listed = BTreeSet::new();
+        assert!(replace(&mut listed, &(0..6).collect(), delete, write).is_err());
+        assert_eq!(listed, *map.borrow());
+        for wanted in [BTreeSet::from([9]), BTreeSet::from([9, 10, 11])] {
+            replace(&mut listed, &wanted, delete, write).unwrap();
+            assert_eq!((&listed, &*map.borrow()), (&wanted, &wanted));
+        }
+    }
 }

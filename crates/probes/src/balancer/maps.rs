@@ -15,7 +15,7 @@ use crate::{
     Error,
     error::io_error,
     load,
-    vantage::{failed, read_percpu},
+    vantage::{failed, read_cpus, read_percpu},
 };
 
 /// Reads the value of a key.
@@ -83,16 +83,6 @@ pub(super) fn reset_counts(map: &dyn MapCore, name: &'static str, indices: &[u32
         cpus.iter_mut().for_each(|cpu| cpu.fill(0));
         map.update_percpu(&index.to_ne_bytes(), &cpus, MapFlags::ANY).map_err(failed("write", name))
     })
-}
-
-/// Reads the values of all CPUs under an index.
-pub(super) fn read_cpus<V: FromBytes + KnownLayout + Immutable>(
-    map: &dyn MapCore,
-    name: &'static str,
-    index: u32,
-) -> Result<Vec<V>, Error> {
-    let cpus = read_percpu(map, name, index)?;
-    Ok(cpus.iter().filter_map(|bytes| V::read_from_prefix(bytes).ok()).map(|(value, _)| value).collect())
 }
 
 /// Reads the traffic under the first indices, summed over all CPUs.

@@ -29,7 +29,7 @@ use crate::{
     host::xdp_mode,
     load,
     next_hop::{self, Device},
-    vantage::failed,
+    vantage::{failed, read_cpus},
 };
 
 pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_xdp.bpf.o.z"));
@@ -380,7 +380,7 @@ impl Plane {
         Ok(found)
     }
 
-    /// Sets the open connections of backends to what a sweep has found. `before` is of the sweep's begin.
+    /// Sets the open connections of backends to what a sweep has found. `before` is what the map said when the sweep began.
     fn correct_open(&mut self, before: &[i64], found: &ActiveConnections) -> Result<(), Error> {
         let now: Vec<i64> = maps::read_array(&self.map("open"), "open", before.len() as u32)?;
         let open = found.open(before, &now);
@@ -395,7 +395,7 @@ impl Plane {
     ///
     /// If the map cannot be read.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let cpus: Vec<abi::dwell_balance_counters> = maps::read_cpus(&self.map("counters"), "counters", 0)?;
+        let cpus: Vec<abi::dwell_balance_counters> = read_cpus(&self.map("counters"), "counters", 0)?;
         Ok(Counters::sum(&cpus))
     }
 

@@ -1,14 +1,14 @@
 //! What devices do with the frames of XDP programs: counts of those that they refused, and test frames that show whether
 //! a device takes any.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::MetadataExt};
+use std::collections::BTreeMap;
 
 use dwell_engine::{abi, balance::NextHop};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramInput};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::maps;
-use crate::{Error, error::io_error, load, vantage::failed};
+use crate::{Error, error::io_error, load, stack::own_namespace, vantage::failed};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balancer_transmit.bpf.o.z"));
 
@@ -67,7 +67,7 @@ impl Transmits {
     /// If the kernel lacks the tracepoints or its types, or this process the privileges.
     pub fn start() -> Result<Transmits, Error> {
         let mut object = load::open(WHAT, OBJECT)?;
-        let network = this_network().map_err(|io| Error::Map { operation: "configure", map: COUNTS, io })?;
+        let network = own_namespace().map_err(|io| Error::Map { operation: "configure", map: COUNTS, io })?;
         load::configure(&mut object, |_| None, &[(".rodata.network", &network.to_ne_bytes())])?;
         let object = load::load(WHAT, object)?;
         let attach = |name: &&str| {
@@ -168,9 +168,4 @@ fn refusal(before: &[abi::dwell_transmit], after: &[abi::dwell_transmit]) -> Opt
     let mut cpus = before.iter().zip(after);
     let (_, refusing) = cpus.find(|(before, after)| after.refused_redirect > before.refused_redirect)?;
     Some((refusing.error != 0).then_some(-refusing.error))
-}
-
-/// Returns the number of this thread's network namespace.
-fn this_network() -> io::Result<u32> {
-    Ok(fs::metadata("/proc/thread-self/ns/net")?.ino() as u32)
 }

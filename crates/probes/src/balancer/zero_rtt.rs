@@ -26,8 +26,6 @@ pub struct ServerLoad {
     pub stamp: u64,
     /// The Unix time of the report, in seconds.
     pub seen_s: u32,
-    /// Whether the server gets no new connections.
-    pub is_out: bool,
 }
 
 impl Plane {
@@ -180,11 +178,7 @@ impl Plane {
         Ok(used
             .filter(|((real, _), _)| *real != 0)
             .map(|((real, _), load)| {
-                let load = ServerLoad {
-                    stamp: load.stamp,
-                    seen_s: load.seen_s,
-                    is_out: load.flags & abi::DWELL_SERVER_OUT != 0,
-                };
+                let load = ServerLoad { stamp: load.stamp, seen_s: load.seen_s };
                 (*real, load)
             })
             .collect())

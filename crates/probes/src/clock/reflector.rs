@@ -33,7 +33,7 @@ use crate::{
     Error, Interface,
     error::io_error,
     next_hop,
-    vantage::{failed, read_percpu},
+    vantage::{failed, read_cpus},
 };
 
 /// How long a program that the network stack runs stays attached after the last request.
@@ -342,11 +342,6 @@ impl Responder {
 }
 
 fn read_counters(map: &MapHandle) -> Result<Counters, Error> {
-    let cpus = read_percpu(map, "counters", 0)?;
-    let cpus: Vec<_> = cpus
-        .iter()
-        .filter_map(|bytes| abi::dwell_sync_counters::read_from_prefix(bytes).ok())
-        .map(|(counters, _)| counters)
-        .collect();
+    let cpus: Vec<abi::dwell_sync_counters> = read_cpus(map, "counters", 0)?;
     Ok(Counters::sum(cpus.iter()))
 }

@@ -17,7 +17,7 @@ use dwell_socket::{
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::{host::Capability, load, stack::own_namespace, vantage::read_percpu};
+use crate::{host::Capability, load, stack::own_namespace, vantage::read_cpus};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/owners_probed.bpf.o.z"));
 
@@ -94,9 +94,8 @@ impl KernelOwners for Owners {
     }
 
     fn lost(&self) -> u64 {
-        let cpus = read_percpu(&self.counters, COUNTERS, 0).unwrap_or_default();
-        let cpus = cpus.iter().filter_map(|cpu| abi::dwell_owner_counters::read_from_prefix(cpu).ok());
-        cpus.map(|(cpu, _)| cpu.lost).sum()
+        let cpus: Vec<abi::dwell_owner_counters> = read_cpus(&self.counters, COUNTERS, 0).unwrap_or_default();
+        cpus.iter().map(|cpu| cpu.lost).sum()
     }
 }
 

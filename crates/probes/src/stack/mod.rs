@@ -36,7 +36,7 @@ use crate::{
     error::io_error,
     events::Events,
     load,
-    vantage::{failed, read_percpu},
+    vantage::{failed, read_cpus, read_percpu},
 };
 
 pub use devices::Devices;
@@ -178,7 +178,7 @@ impl Probe {
         self.links.clear();
     }
 
-    /// Hands on the bytes that have passed all layers of a direction since the last call, if [`Config::passages`] asks
+    /// Hands on the bytes that have passed all layers of a direction since the last call, if [`Config::traces`] asks
     /// for them. The kernel does not wake its reader: poll at least ten times per second.
     pub fn drain(&mut self, emit: impl FnMut(ByteTrace)) -> Result<(), Error> {
         self.passages.drain(emit)
@@ -270,14 +270,8 @@ impl Probe {
 
     /// What was counted since the start, over all CPUs.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        let cpus = read_percpu(&load::map(&mut self.object, "counters"), "counters", 0)?;
-        Ok(Counters::sum(
-            cpus.iter()
-                .filter_map(|bytes| abi::dwell_stack_counters::read_from_prefix(bytes).ok())
-                .map(|(counters, _)| counters)
-                .collect::<Vec<_>>()
-                .iter(),
-        ))
+        let cpus: Vec<abi::dwell_stack_counters> = read_cpus(&load::map(&mut self.object, "counters"), "counters", 0)?;
+        Ok(Counters::sum(cpus.iter()))
     }
 
     /// The number of byte traces that could not be decoded: always 0 unless kernel and user space come from different

@@ -17,7 +17,7 @@ const BUDGET: f64 = 0.01;
 /// Time that each has in reserve.
 const RESERVE: Duration = Duration::from_secs(1);
 
-/// Packets that tell names and labels. Without CAP_NET_RAW there are none.
+/// Packets that tell names and labels. Without CAP_NET_RAW, and by default, there are none.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     answers: Option<Paced>,
@@ -25,11 +25,6 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Listens to nothing.
-    pub(super) fn none() -> Listener {
-        Listener::default()
-    }
-
     /// Listens to answers of DNS, and to requests if it `has_labels`, which are read after a pause at the earliest.
     pub(super) fn open(has_labels: bool) -> Listener {
         const PAUSE: Duration = Duration::from_millis(5);
@@ -50,7 +45,7 @@ impl Listener {
         }
     }
 
-    /// Waits for a packet, for so many milliseconds at most.
+    /// Waits for a packet, for at most `timeout_ms`.
     pub(super) fn wait(&self, timeout_ms: u8) {
         let now_ns = monotonic_ns();
         let (mut timeout_ms, mut sockets) = (timeout_ms, Vec::new());

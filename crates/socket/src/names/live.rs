@@ -62,7 +62,7 @@ pub struct LiveCounts {
     pub noted: u64,
     /// Connections whose process the kernel did not note, as there was no room.
     pub notes_lost: u64,
-    /// Sockets that were never looked up: too many were wanted at once, or the run is over.
+    /// How often a socket was not queued, as too many were wanted at once; and sockets that were still queued.
     pub omitted: u64,
     /// Answers of DNS that came too fast to be read.
     pub answers_lost: u64,

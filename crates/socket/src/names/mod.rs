@@ -125,7 +125,7 @@ impl Names {
     /// Reads /etc/hosts and /etc/services, and with `listens` from now on answers of DNS, and requests if it `has_labels`,
     /// where that is allowed.
     pub fn load(listens: bool, has_labels: bool) -> Names {
-        let listener = if listens { Listener::open(has_labels) } else { Listener::none() };
+        let listener = if listens { Listener::open(has_labels) } else { Listener::default() };
         Names { files: Files::load(), listener, ..Names::of_capture(has_labels) }
     }
 
@@ -153,7 +153,7 @@ impl Names {
             files: Files::default(),
             owners: Owners::default(),
             passive: PassiveNames::new(has_labels),
-            listener: Listener::none(),
+            listener: Listener::default(),
             reverse: None,
             kernel: None,
             noted: Recent::new(MAX_PROCESSES),

@@ -71,7 +71,7 @@ mod tests {
     fn after_a_loss_no_label_is_that_of_an_earlier_request() {
         let end = |address: [u8; 4], port| Endpoint { address: address.into(), port };
         let ends = Ends { src: end([10, 0, 0, 1], 4000), dst: end([10, 0, 0, 2], 80) };
-        let mut requests = Requests::by(Listener::none());
+        let mut requests = Requests::by(Listener::default());
         let ask = |requests: &mut Requests, text: &str| {
             let data = &segment(text.as_bytes())[..];
             let wire_len = data.len() as u32;

@@ -24,6 +24,7 @@ use std::{
 use dwell_engine::{
     layers::Ends,
     socket::{Account, Delays, Estimator, Meter, Peaks, PollPacer, Reading, TcpInfo, Viewpoint, control::Setting},
+    units::nanos,
 };
 
 use self::{
@@ -584,8 +585,4 @@ impl Watch for Outside {
         self.sockets.retain(|_, watched| !watched.ended);
         Ok(())
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::nanos;
+use dwell_engine::units::nanos;
 
 /// The longest time that a budget can delay a task.
 const LONGEST_NS: f64 = 10e9;
@@ -27,7 +27,7 @@ impl Pace {
         Pace { wanted_ns: nanos(wanted), budget, debt_ns: 0.0, credit_ns: CREDIT_NS, last_ns: None, due_ns: 0 }
     }
 
-    /// Keeps so much time that the budget allowed in reserve, and has it from the start: what is dear at first need not wait.
+    /// Allows up to `reserve` of unspent budget to be saved, and starts with all of it: a costly first run need not wait.
     pub(crate) fn with_reserve(self, reserve: Duration) -> Pace {
         let credit_ns = reserve.as_nanos() as f64;
         Pace { debt_ns: -credit_ns, credit_ns, ..self }

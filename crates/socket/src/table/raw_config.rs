@@ -1,8 +1,9 @@
 //! The library's configuration in a form without allocations.
 
-use std::time::Duration;
-
-use dwell_engine::socket::{Estimator, PollPacer};
+use dwell_engine::{
+    socket::{Estimator, PollPacer},
+    units::nanos as ns,
+};
 
 use super::{Config, ControllerKind, Error};
 
@@ -100,8 +101,4 @@ impl RawConfig {
             congestion,
         }
     }
-}
-
-fn ns(time: Duration) -> u64 {
-    time.as_nanos().try_into().unwrap_or(u64::MAX)
 }

@@ -5,9 +5,10 @@ use std::{fs, path::PathBuf, time::Duration};
 use anyhow::Context;
 use dwell_app::{
     Exit,
-    args::{duration, nanos, positive_duration},
+    args::{duration, positive_duration},
     log::log,
 };
+use dwell_engine::units::nanos;
 use dwell_testbed::{Nanos, Probability, signals::Signals};
 use serde::Serialize;
 

@@ -7,17 +7,10 @@ use dwell_experiments::{
     loads::quic::Quic,
 };
 use dwell_testbed::{
-    Bytes, Emulation, Error, Lab, LabOptions, Nanos, Side, Topology,
-    harness::{eventually, skipped},
-    list,
-    workload::Ends,
-};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+    Bytes, Emulation, Error, Lab, LabOptions, Nanos, Side, Topology, harness::skipped, workload::Ends,
 };
 
-use crate::scripts::{Script, exists, other_process, start_and_read};
+use crate::scripts::Script;
 
 #[test]
 fn root_the_demonstration_puts_answers_beside_the_truth() {
@@ -69,31 +62,6 @@ fn root_a_watcher_that_fails_ends_the_demonstration_with_its_words() {
     let watcher = Script::new("failing", "echo this kernel has no such hook >&2; exit 3");
     let error = demo(&DemoOptions::new(watcher.path()), &mut std::io::sink(), &mut std::io::sink()).unwrap_err();
     assert!(error.to_string().contains("no such hook"), "{error}");
-}
-
-/// Not a test: runs the demonstration until it is interrupted.
-#[test]
-#[ignore = "started by other tests"]
-fn demo_to_be_interrupted() {
-    let exe = std::env::var_os("EXE").expect("started by another test");
-    let outcome = demo(&DemoOptions::new(exe), &mut std::io::sink(), &mut std::io::stdout());
-    assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
-}
-
-#[test]
-fn root_an_interrupted_demonstration_leaves_nothing() {
-    if skipped() {
-        return;
-    }
-    let watcher = Script::new("interrupted", "exec sleep 1000");
-    let mut command = other_process("demo::demo_to_be_interrupted");
-    command.env("EXE", watcher.path());
-    let (mut demo, _) = start_and_read(command, "traffic: ");
-    let own = format!("demo-{}-", demo.id());
-    let state = list().unwrap().states.into_iter().find(|state| state.name.starts_with(&own)).unwrap();
-    kill(Pid::from_raw(demo.id().try_into().unwrap()), Signal::SIGINT).unwrap();
-    assert!(demo.wait().unwrap().success(), "it tells that it was interrupted");
-    eventually("that its namespaces are gone", || !state.namespaces.values().any(|name| exists(name)));
 }
 
 #[test]

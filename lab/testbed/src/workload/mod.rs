@@ -202,17 +202,3 @@ pub fn require(program: &'static str) -> Result<()> {
         None => Err(Error::Host { wanted: "make traffic", fact: format!("there is no program {program}"), remedy }),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_nearest_ranks() {
-        let trips = RoundTrips([5, 1, 4, 2, 3].map(Nanos).to_vec());
-        assert_eq!(trips.quantile(0.5), Some(Nanos(3)));
-        assert_eq!(trips.quantile(0.99), Some(Nanos(5)));
-        assert_eq!(trips.quantile(0.0), Some(Nanos(1)));
-        assert_eq!(RoundTrips::default().quantile(0.5), None);
-    }
-}

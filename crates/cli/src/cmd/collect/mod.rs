@@ -4,13 +4,13 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::anyhow;
 use dwell_collector::{Destination, Options, Print};
-use dwell_engine::{gray, layers::join::Config};
+use dwell_engine::{gray, layers::join::Config, units::nanos};
 use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source};
 use dwell_store::{Address, Retain};
 
 use crate::{
-    args::{FormatOrNone, megabytes, nanos, positive_duration, socket},
+    args::{FormatOrNone, megabytes, positive_duration, socket},
     clock_mode::ClockModeArgs,
     confined::confine,
     exit::{Exit, Failure},

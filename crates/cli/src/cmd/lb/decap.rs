@@ -143,15 +143,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Passes the addresses of the host on as they are now. Those that cannot be read for a moment stay as they are, and those of an
-/// interface with another name now. `is_told` becomes true once it was reported that new ones are not served.
+/// interface with another name now. `is_told` is true as long as new ones are not served, which is reported once.
 fn refresh(decap: &mut Decap, args: &Args, is_told: &mut bool) -> Result<(), Failure> {
     if let Ok(vips) = vips(args) {
         decap.set_vips(&vips)?;
     }
     let ends = ends(args).ok().filter(|ends| !ends.is_empty());
-    if let Some(error) = ends.and_then(|ends| decap.set_addresses(&ends).err())
-        && !std::mem::replace(is_told, true)
-    {
+    let failed = ends.and_then(|ends| decap.set_addresses(&ends).err());
+    let was_told = std::mem::replace(is_told, failed.is_some());
+    if let Some(error) = failed.filter(|_| !was_told) {
         log(format_args!("new addresses of '{}' are not served: {error}", args.interface));
     }
     Ok(())

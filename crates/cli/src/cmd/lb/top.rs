@@ -7,10 +7,11 @@ use std::{
 };
 
 use dwell_balancer::api::{Client, Request, Status};
+use dwell_engine::units::nanos;
 
 use super::{RefreshArgs, SocketArgs, print, status::text};
 use crate::{
-    args::{nanos, positive_duration},
+    args::positive_duration,
     exit::{Exit, Failure},
     stop::Stop,
 };

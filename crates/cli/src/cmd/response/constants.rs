@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use dwell_engine::response::{Config, Epsilon, Estimator, Rto};
+use dwell_engine::units::nanos;
 
 use super::EstimatorName;
 use crate::{
-    args::{duration, nanos, positive_duration},
+    args::{duration, positive_duration},
     set::{Key, boolean, one_of, setting},
 };
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_engine::rtt::Counter;
+use dwell_engine::{rtt::Counter, units::nanos};
 use dwell_probes::{
     Hook, TcHookKind,
     response::{Options, Probe},
@@ -17,7 +17,6 @@ use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, metrics::Exporter, report::Report};
 use crate::{
-    args::nanos,
     exit::{Exit, Failure},
     log::log,
     source::{HookName, Interfaces, clock, cost, fail_if_lost},

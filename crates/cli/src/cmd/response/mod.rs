@@ -18,13 +18,14 @@ use dwell_engine::{
     histogram::Figure,
     response::{Config, Estimator, Key, Method, Watch},
     rtt::Prefix,
+    units::nanos,
 };
 use dwell_probes::Chain;
 use dwell_records::Verb;
 
 use self::{baseline::Epochs, constants::Constant};
 use crate::{
-    args::{FormatOrNone, epoch, nanos, positive_duration},
+    args::{FormatOrNone, epoch, positive_duration},
     baseline::{BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},

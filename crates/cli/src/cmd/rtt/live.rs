@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::anyhow;
 use dwell_engine::rtt::{Counter, Counters};
+use dwell_engine::units::nanos;
 use dwell_probes::{
     Hook,
     rtt::{Options, Probe},
@@ -19,7 +20,6 @@ use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
-    args::nanos,
     exit::{Exit, Failure},
     log::{log, show},
     source::{Interfaces, clock, cost, fail_if_lost},

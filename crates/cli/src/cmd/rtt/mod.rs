@@ -14,12 +14,13 @@ use dwell_engine::{
     histogram::Figure,
     measure::Method,
     rtt::{Aggregate, Config, Prefixes, RateLimit},
+    units::nanos,
 };
 use dwell_probes::{Hook, TcHookKind};
 use dwell_records::Verb;
 
 use crate::{
-    args::{duration, nanos, positive_duration},
+    args::{duration, positive_duration},
     baseline::{Baseline, BaselineArgs, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},

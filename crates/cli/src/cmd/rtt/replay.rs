@@ -7,12 +7,12 @@ use dwell_engine::{
     observe::Observation,
     replay::Intervals,
     rtt::{Aggregate, Config, Counters, Groups, Tracker},
+    units::nanos,
 };
 use dwell_records::{SinkError, Source};
 
 use super::{Args, annotate, report::Report};
 use crate::{
-    args::nanos,
     exit::{Exit, Failure},
     source::{Capture, NoInput, ReplayOutput, cost, interrupted},
 };

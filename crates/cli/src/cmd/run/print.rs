@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell_engine::{histogram::Figure, measure::Protocol};
+use dwell_engine::{histogram::Figure, measure::Protocol, units::nanos};
 use dwell_records::{
     Output, Record, SinkError, Socket, SocketEnd, SocketOrder, SocketSummary, SocketTotal, Sockets, Source, Status,
     Verb, Verdict,
@@ -123,7 +123,7 @@ impl Printer {
         let summary = std::mem::replace(&mut self.summary, SocketSummary::new(0));
         let (remedy, is_outside) = ((!self.is_minimized).then_some("try --minimize"), self.is_outside);
         let order = self.order;
-        let look_ns = u64::try_from(self.poll.as_nanos()).unwrap_or(u64::MAX);
+        let look_ns = nanos(self.poll);
         self.verdict = fail_if::judge(&self.conditions, |name| vec![subject(summary.all(), name)]);
         let mut counters = vec![("connections".into(), summary.connections())];
         self.names.count(&mut counters);

@@ -7,10 +7,11 @@ use std::time::Duration;
 use dwell_engine::{
     histogram::Figure,
     layers::{Config, Segment},
+    units::nanos,
 };
 
 use crate::{
-    args::{FormatOrNone, nanos, positive_duration, sample_bytes},
+    args::{FormatOrNone, positive_duration, sample_bytes},
     baseline::BaselineArgs,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Vocabulary},

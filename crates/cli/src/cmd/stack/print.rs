@@ -3,6 +3,7 @@
 use dwell_engine::{
     histogram::{Figure, Histogram},
     layers::{ByteTrace, Counter, Counters, DevicePoint, Layer, Segment, SegmentFigures},
+    units::nanos,
 };
 use dwell_metrics::Shared;
 use dwell_probes::stack::{self, Devices, Hook, Interval, Observer};
@@ -12,7 +13,6 @@ use dwell_records::{
 
 use super::{Args, name_with_direction};
 use crate::{
-    args::nanos,
     baseline::{Baseline, Settings},
     exit::{Exit, Failure},
     fail_if::{self, Latencies},

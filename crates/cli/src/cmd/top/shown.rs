@@ -109,7 +109,7 @@ impl Screenful {
     ///
     /// # Errors
     ///
-    /// As [`Shown::new`].
+    /// As [`Screenful::new`].
     pub fn of_store(
         settings: Settings,
         filter: Filter,

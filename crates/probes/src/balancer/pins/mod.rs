@@ -453,7 +453,7 @@ impl Folder {
         }
         if self.slot_is_ours()? {
             let slot = self.layout()?.chain_slot - 1;
-            let _ = self.map(CHAIN_PIN)?.delete(&slot.to_ne_bytes());
+            maps::delete(&self.map(CHAIN_PIN)?, CHAIN_PIN, &slot.to_ne_bytes())?;
         }
         let names = [LINK_PIN, CHAINED_PIN, CHAIN_PIN].into_iter().chain(PINNED);
         for name in names {

@@ -37,7 +37,7 @@ const IS_AWAITED: u32 = 1 << 31;
 /// How long a thread waits for its turn, in rounds of this length. A thread that was cancelled while it wrote never ends its turn.
 const TURN_NS: u64 = 1_000_000;
 const TURN_ROUNDS: u32 = 10_000;
-/// The same for a call that must not wait.
+/// The most rounds that a call with MSG_DONTWAIT waits.
 const SHORT_ROUNDS: u32 = 20;
 
 /// The right to write to a stream, until it is dropped. A write that is cut takes several calls, and those of other
@@ -89,8 +89,8 @@ impl Stream {
     }
 }
 
-/// Returns a number that no other thread of the process has, by where its storage is: no system call, which a filter might
-/// forbid.
+/// Returns a number of this thread, not 0, from the address of its `errno`: a system call might be forbidden by a filter. Two
+/// threads share one only if their storage is a multiple of 16 GiB apart.
 fn thread() -> u32 {
     // SAFETY: the address of this thread's errno, which is not read.
     let address = unsafe { libc::__errno_location() } as usize;
@@ -165,8 +165,8 @@ impl<'a> Pieces<'a> {
         Some(now)
     }
 
-    /// Sends `parts` in pieces. Returns what sendmsg(2) would: the
-    /// number of bytes that the kernel took, or -1. `None` if the socket does not know MSG_EOR, and nothing was sent.
+    /// Sends `parts` in pieces. Returns what sendmsg(2) would: the number of bytes that the kernel took, or -1. `None` if the
+    /// socket does not know MSG_EOR, and nothing was sent.
     ///
     /// # Safety
     /// As writev(2).

@@ -19,6 +19,7 @@ use std::{
 use dwell_engine::{
     layers::Ends,
     names::EndNames,
+    units::nanos,
     why::{Cause, Evidence, Outcome, Requests, Target, decide},
 };
 
@@ -31,7 +32,7 @@ use self::{
     unseen::{too_many, unseen},
 };
 use super::{
-    Error, FEW, Scope, namespace, nanos,
+    Error, FEW, Scope, namespace,
     pace::Pace,
     processes::{Owner, Processes, add_sockets},
     tasks::Tasks,

@@ -5,11 +5,8 @@ mod figures;
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::{Subcommand, builder::PossibleValuesParser};
-use dwell_app::{
-    Exit,
-    args::{nanos, positive_duration},
-    log::log,
-};
+use dwell_app::{Exit, args::positive_duration, log::log};
+use dwell_engine::units::nanos;
 use serde::Serialize;
 
 use crate::{

@@ -11,8 +11,9 @@ use std::{
 use clap::{Subcommand, ValueEnum};
 use dwell_app::{
     Exit,
-    args::{duration, nanos, positive_duration},
+    args::{duration, positive_duration},
 };
+use dwell_engine::units::nanos;
 use dwell_testbed::{BitsPerSecond, LinkSpec, Nanos, Probability, QueueLimit, Topology};
 
 use crate::{

@@ -105,7 +105,7 @@ impl Handshakes {
                 kind: "lab.quic-handshakes",
                 schema: SCHEMA,
                 certificate: options.certificate.name(),
-                rtt_ns: dwell_app::args::nanos(options.rtt),
+                rtt_ns: dwell_engine::units::nanos(options.rtt),
                 clients,
                 mode: run.mode.name(),
                 connections: run.first_byte.len(),

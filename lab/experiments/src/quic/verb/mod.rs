@@ -55,7 +55,7 @@ pub fn run(args: &Quic) -> Result<Exit, Failure> {
 }
 
 fn nanos(time: Option<Duration>) -> Option<u64> {
-    time.map(dwell_app::args::nanos)
+    time.map(dwell_engine::units::nanos)
 }
 
 /// Milliseconds; `-` where unknown.

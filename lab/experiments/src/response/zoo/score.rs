@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_engine::stats;
+use dwell_engine::{stats, units::nanos};
 use dwell_testbed::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ impl Score {
     }
 
     fn new(records: &str, answers: &[Answer], epoch: Duration) -> Result<Self> {
-        let epoch_ns = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX);
+        let epoch_ns = nanos(epoch);
         let truths = truths(answers, epoch_ns);
         let mut score = Self { epochs: truths.len(), ..Self::default() };
         score.serial = truths.values().filter(|truth| truth.is_serial()).count();

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use dwell_app::args::nanos;
 use dwell_engine::{
     measure::{Endpoint, Protocol},
     steer::{BackendState, Intervals, IntervalsConfig, Pending, Responses},
+    units::nanos,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

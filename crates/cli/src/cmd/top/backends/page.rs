@@ -1,13 +1,13 @@
 //! The table of backends, on the screen and in print.
 
 use dwell_balancer::api::Status;
-use dwell_records::{Latency, counted};
+use dwell_records::counted;
 use ratatui_crossterm::crossterm::event::KeyCode;
 
 use super::{Balancer, By, Row};
 use crate::cmd::top::{
     app::{Cursor, after},
-    columns::{fit, sparkline},
+    columns::{fit, latency, sparkline},
     draw::{Canvas, DIM, PLAIN},
 };
 
@@ -138,10 +138,6 @@ fn cell(row: &Row, by: By) -> String {
         By::Share => format!("{:.1} %", 100.0 * value),
         By::Pending | By::Active | By::Connections | By::Packets => format!("{value:.0}"),
     }
-}
-
-fn latency(ns: u64) -> String {
-    Latency(ns).to_string().trim().to_owned()
 }
 
 /// What the title says of the balancer.

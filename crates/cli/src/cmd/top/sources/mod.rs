@@ -84,7 +84,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Shows only flows of a filter, as [`Shown::set_filter`].
+    /// Shows only flows of a filter, as [`Screenful::set_filter`].
     ///
     /// # Errors
     ///

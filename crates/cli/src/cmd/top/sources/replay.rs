@@ -10,12 +10,12 @@ use dwell_engine::{
     response::{self, Record},
     rtt,
     top::Table,
+    units::nanos,
 };
 use dwell_records::Source;
 
 use super::responses::believed;
 use crate::{
-    args::nanos,
     cmd::top::{Args, shown::Screenful},
     exit::{Exit, Failure},
     source::{Capture, NoInput, interrupted},

@@ -14,6 +14,7 @@ use dwell_engine::{
     response::{Config, Record, Watch, estimate},
     rtt::Counter,
     top::{FlowKey, RowKey, Table},
+    units::nanos,
 };
 use dwell_probes::{
     Error, Interface, TcHookKind,
@@ -22,10 +23,7 @@ use dwell_probes::{
 use dwell_socket::clock::monotonic_ns;
 use nix::{ifaddrs::getifaddrs, net::if_::InterfaceFlags};
 
-use crate::{
-    args::nanos,
-    cmd::top::{Args, INTERVAL},
-};
+use crate::cmd::top::{Args, INTERVAL};
 
 /// The shortest and the longest epoch.
 const EPOCHS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];

@@ -13,13 +13,13 @@ use dwell_engine::{
     measure::{Endpoint, Protocol},
     names::EndNames,
     top::{Metric, StoredLatency},
+    units::nanos,
 };
 use dwell_records::Source;
 use dwell_socket::clock::realtime_ns;
 use dwell_store::{Address, LastKind, LastLatency, Reader};
 
 use crate::{
-    args::nanos,
     cmd::top::{Args, shown::Screenful},
     exit::Failure,
     stored::unusable,
