@@ -141,7 +141,8 @@ fn root_packets_are_forwarded_after_the_end_until_it_is_detached() {
     assert_eq!(running.status, Some(2), "{running}");
     assert!(running.stderr.contains("another `dwell lb run` uses"), "{running}");
     let run = scene.end();
-    assert!(run.stderr.contains("packets are still forwarded as before"), "{run}");
+    let detach = format!("packets are still forwarded as before: `dwell lb detach --pin {pin}` ends that");
+    assert!(run.stderr.contains(&detach), "{run}");
     let mut stream = scene.connect().unwrap();
     assert_eq!(ask(&mut stream).unwrap(), 0);
     let done = scene.lb_alone(&["detach", "--pin", &pin]);

@@ -184,7 +184,8 @@ fn remove(interface: Option<&str>, pin: Option<&Path>) -> Result<Exit, Failure> 
     match detach(&folder)? {
         true => Ok(Exit::Done),
         false => {
-            log(format_args!("nothing is pinned in '{}'", folder.display()));
+            let remedy = if pin.is_none() { "; if the configuration sets pin, name that with --pin" } else { "" };
+            log(format_args!("nothing is pinned in '{}'{remedy}", folder.display()));
             Ok(Exit::False)
         }
     }

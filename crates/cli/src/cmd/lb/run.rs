@@ -13,7 +13,7 @@ use std::{
 
 use dwell_balancer::{
     api::Listener,
-    config::{Config, MetricsSettings},
+    config::{Config, MetricsSettings, default_pin},
     control::Balancer,
 };
 use dwell_store::StoreError;
@@ -70,6 +70,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     flag::register(SIGHUP, Arc::clone(&reload)).map_err(|error| Failure::new(Exit::Host, error))?;
     let stop = Stop::listen_but_for_hangup(args.duration)?;
+    let pinned = match config.pin == default_pin(&config.interface) {
+        true => config.interface.clone(),
+        false => format!("--pin {}", config.pin.display()),
+    };
     let MetricsSettings { listen, otlp, otlp_headers } = config.metrics.clone();
     let served = MetricsArgs { metrics: listen, otlp, otlp_headers }.start("lb")?;
     let (sender, requests) = channel();
@@ -104,7 +108,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let exit = if args.store.is_given() && stored.is_none() { Exit::Incomplete } else { Exit::Done };
     let exit = stored::complete(stored.and_then(Backends::finish), exit);
     ended?;
-    log("packets are still forwarded as before: `dwell lb detach` ends that");
+    log(format_args!("packets are still forwarded as before: `dwell lb detach {pinned}` ends that"));
     Ok(exit)
 }
 
