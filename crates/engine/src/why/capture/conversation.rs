@@ -121,6 +121,9 @@ pub(super) enum Phase {
 pub(super) struct SetUp {
     /// When the first SYN passed, and the times that the handshakes took.
     pub(super) syn_ns: Option<u64>,
+    /// When it passed last, and the time since the copy before.
+    last_syn_ns: u64,
+    interval_ns: u64,
     tcp_ns: u64,
     pub(super) tls_ns: u64,
     pub(super) retries: u64,
@@ -325,8 +328,12 @@ impl Conversation {
                 self.client = side;
                 match self.set_up.syn_ns {
                     None => self.set_up.syn_ns = Some(now_ns),
-                    Some(_) => self.set_up.retries += 1,
+                    Some(_) => {
+                        self.set_up.retries += 1;
+                        self.set_up.interval_ns = now_ns.saturating_sub(self.set_up.last_syn_ns);
+                    }
                 }
+                self.set_up.last_syn_ns = now_ns;
             } else if let Some(syn_ns) = self.set_up.syn_ns
                 && self.set_up.retries == 0
             {

@@ -6,8 +6,15 @@ use super::{
 };
 
 impl Conversation {
-    /// Ends the observation. Returns the figures.
-    pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
+    /// Ends the observation at the end of the capture. Returns the figures.
+    pub(in crate::why::capture) fn finish(mut self, end_ns: u64) -> ConnectionFigures {
+        let unopened_ns = self.wait_of_unopened(end_ns);
+        if let Some(ns) = unopened_ns {
+            self.ends_of_requests.unopened = 1;
+            self.set_up.time_ns = ns as f64;
+            self.last_ns = self.start_ns.saturating_add(ns);
+        }
+        let left_open_ns = if self.is_over() { 0 } else { end_ns.saturating_sub(self.last_ns()) };
         self.leave_pending();
         self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
@@ -72,7 +79,7 @@ impl Conversation {
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
         let (answer, messages) = self.answers(&times, base_ns, role);
         let mut set_ups = Silences::default();
-        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
+        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way && unopened_ns.is_none() {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
         }
         let ends = match local {
@@ -88,6 +95,8 @@ impl Conversation {
             segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
             times,
             idle_ns,
+            left_open_ns: left_open_ns as f64,
+            polled_ns: all_ns + left_open_ns as f64,
             transfers: self.transfers[local],
             queued: self.queued[local],
             messages,
@@ -115,11 +124,30 @@ impl Conversation {
             held: figures.held.with(&theirs.held),
             slow_starts: figures.slow_starts,
             set_ups,
+            unopened_ns,
             set_up_retries: self.set_up.retries,
             stalled_ns: figures.stalled_ns,
             overtaken: figures.overtaken,
             ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
             ..ConnectionFigures::default()
+        }
+    }
+
+    /// How long nothing answered its SYN: until the last copy at least, or until the end of the capture if no other copy was due
+    /// by then. `None` if something answered, or may have soon after the end.
+    fn wait_of_unopened(&self, end_ns: u64) -> Option<u64> {
+        /// TCP waits for so long, and then twice as long each time.
+        const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
+        let SetUp { syn_ns: Some(syn_ns), last_syn_ns, interval_ns, retries, .. } = self.set_up else { return None };
+        if self.phase != Phase::Opening || self.packets[1 - self.client] > 0 {
+            return None;
+        }
+        let due_ns = if retries == 0 { FIRST_TIMEOUT_NS } else { interval_ns.saturating_mul(2) };
+        let may_wait = end_ns <= last_syn_ns.saturating_add(due_ns + due_ns / 8);
+        match (retries, may_wait) {
+            (0, true) => None,
+            (_, true) => Some(end_ns.saturating_sub(syn_ns)),
+            (_, false) => Some(last_syn_ns.saturating_sub(syn_ns)),
         }
     }
 
