@@ -371,7 +371,9 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
             evidence.observed_ns < MIN_OBSERVED_NS || (is_polled && evidence.polls < MIN_POLLS)
         }
         // It is what it is, and its packets have exact times.
-        Source::Capture => evidence.polls < MIN_PACKETS && evidence.unanswered_set_ups().is_none(),
+        Source::Capture => {
+            (evidence.polls < MIN_PACKETS && evidence.unanswered_set_ups().is_none()) || evidence.observed_ns == 0
+        }
         // As many bytes.
         Source::Stamps => evidence.polls < MIN_POLLS,
     };

@@ -309,7 +309,10 @@ impl Conversation {
         let ways_ns = (self.reach[side].base(), self.reach[1 - side].base());
         match side == self.client {
             true => self.requests.ask(self.last_ns, self.silence_ns, ways_ns, is_whole, &self.senders),
-            false => self.requests.answer(self.last_ns, self.silence_ns, &self.senders),
+            false => {
+                let at_server_of = self.is_at_server().then_some(self.client);
+                self.requests.answer(self.last_ns, self.silence_ns, at_server_of, &self.senders);
+            }
         }
     }
 
@@ -428,6 +431,12 @@ impl Conversation {
             current_ns: own.current() + peer.current(),
             own_queue_ns: own.current() - own.base(),
         }
+    }
+
+    /// Whether the capture was taken at the host of the server, which has a request when that passes.
+    fn is_at_server(&self) -> bool {
+        let [client_ns, server_ns] = [self.client, 1 - self.client].map(|side| self.reach[side].base());
+        self.set_up.syn_ns.is_some() && server_ns < AT_SENDER_NS && server_ns < client_ns
     }
 
     /// The end whose limits count: the sender of a transfer, else the one that the capture was taken at.

@@ -4,6 +4,9 @@ use super::*;
 
 /// The mean time to open a connection that a user notices.
 const MIN_SET_UP_NS: f64 = 30e6;
+/// The same where hardly a connection is used twice, so that each request takes as much longer; and how many connections show that.
+const MIN_EACH_NS: f64 = 5e6;
+const MANY: u64 = 10;
 
 pub(super) const RULE: Rule = Rule {
     name: "slow-set-up",
@@ -37,8 +40,17 @@ fn assess(evidence: &Evidence) -> Assessment {
     // Searches find handshakes of TCP, and polls those of TLS.
     let is_long = evidence.unanswered_set_ups().is_some()
         || reaches_between(evidence.search_interval_ns, mean, MIN_SET_UP_NS)
-        || reaches_by_polls(evidence, secured, MIN_SET_UP_NS);
+        || reaches_by_polls(evidence, secured, MIN_SET_UP_NS)
+        || (is_for_each_request(evidence) && reaches(mean, MIN_EACH_NS));
     Assessment { share: opening, holds: opening >= MIN_SHARE && is_long, facts }
+}
+
+/// Whether a capture shows hardly more requests than connections that were opened, to a peer that is not far away, where that is the
+/// cause.
+fn is_for_each_request(evidence: &Evidence) -> bool {
+    let (opened, answered) = (evidence.set_ups.count, evidence.ends_of_requests.answered);
+    let is_far = reaches(evidence.messages.base_ns(), distance::MIN_RTT_NS);
+    opened >= MANY && answered > 0 && answered * 2 <= opened * 3 && !is_far
 }
 
 /// The time to open connections, and how close it was looked at, where nothing is slow.

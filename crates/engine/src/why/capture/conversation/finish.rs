@@ -309,6 +309,9 @@ impl Conversation {
         const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
         let mut times = own;
+        if role == Role::Client && self.is_at_server() {
+            self.requests.name_at_server(&mut times, local);
+        }
         if self.senders[peer].figures.bytes == 0 {
             // Messages to an end that sends nothing itself keep nobody waiting.
             *idle_ns += times.sum(&[Part::Distance, Part::Answer]);
@@ -355,7 +358,9 @@ impl Conversation {
             }
             Role::Client => {
                 times.add(Part::Answer, answered + within);
-                *idle_ns += asked;
+                let back = if self.is_at_server() { self.requests.back_ns().min(asked) } else { 0.0 };
+                times.add(Part::Distance, back);
+                *idle_ns += asked - back;
             }
         }
         times
