@@ -25,27 +25,8 @@ impl Conversation {
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
         }
         let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
-        if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
-            // It was never opened.
-            self.set_up.tcp_ns = last_ns.saturating_sub(self.start_ns);
-        } else if self.phase == Phase::Securing {
-            self.set_up.tls_ns = (last_ns.saturating_sub(self.start_ns)).saturating_sub(self.set_up.tcp_ns);
-        }
-        let is_whole = self.set_up.syn_ns.is_some();
-        let knows = self.reach.map(|reach| match (is_whole, reach.bare_ns.is_some()) {
-            (true, _) => Known::Whole,
-            (false, true) => Known::Path,
-            (false, false) => Known::Nothing,
-        });
-        let spent = [0, 1].map(|side| {
-            let mut times = self.senders[side].finish(last_ns, paths[side], knows[side]);
-            if self.is_stream(side) {
-                // No congestion window is so small without a loss, and nobody waits for a message.
-                times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
-                times.shift(Part::Answer, Part::Unexplained, f64::INFINITY);
-            }
-            times
-        });
+        self.end_set_up();
+        let spent = self.end_sending(paths);
         let local = self.forsaken().unwrap_or_else(|| self.local());
         let peer = 1 - local;
         let role = if local == self.client { Role::Client } else { Role::Server };
@@ -56,10 +37,8 @@ impl Conversation {
         times.add(Part::Held, held_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
         if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
-            let (_, late_ns) = self.requests.whole();
-            let before_ns = times.get(Part::Transfer);
+            let late_ns = self.requests.whole().1.min(times.get(Part::Transfer));
             times.take(Part::Transfer, late_ns);
-            let late_ns = before_ns - times.get(Part::Transfer);
             times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
             idle_ns += late_ns;
         }
@@ -91,7 +70,7 @@ impl Conversation {
             role,
             polls: self.packets[0] + self.packets[1],
             is_one_way,
-            began_before: !is_whole,
+            began_before: self.set_up.syn_ns.is_none(),
             segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
             times,
             idle_ns,
@@ -131,6 +110,35 @@ impl Conversation {
             ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
             ..ConnectionFigures::default()
         }
+    }
+
+    /// Ends handshakes that were going on.
+    fn end_set_up(&mut self) {
+        let all_ns = self.last_ns.saturating_sub(self.start_ns);
+        if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
+            // It was never opened.
+            self.set_up.tcp_ns = all_ns;
+        } else if self.phase == Phase::Securing {
+            self.set_up.tls_ns = all_ns.saturating_sub(self.set_up.tcp_ns);
+        }
+    }
+
+    /// Ends what both ends were sending. Returns the times in which each was busy.
+    fn end_sending(&mut self, paths: [Path; 2]) -> [Times; 2] {
+        [0, 1].map(|side| {
+            let knows = match (self.set_up.syn_ns.is_some(), self.reach[side].bare_ns.is_some()) {
+                (true, _) => Known::Whole,
+                (false, true) => Known::Path,
+                (false, false) => Known::Nothing,
+            };
+            let mut times = self.senders[side].finish(self.last_ns, paths[side], knows);
+            if self.is_stream(side) {
+                // No congestion window is so small without a loss, and nobody waits for a message.
+                times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
+                times.shift(Part::Answer, Part::Unexplained, f64::INFINITY);
+            }
+            times
+        })
     }
 
     /// How long nothing answered its SYN: until the last copy at least, or until the end of the capture if no other copy was due
