@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod labels;
 pub mod layers;
 pub mod measure;
+pub mod missing;
 pub mod names;
 pub mod observe;
 pub mod quic_lb;

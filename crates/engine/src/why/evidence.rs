@@ -59,6 +59,8 @@ pub struct Evidence {
     pub times: Times,
     /// The time of all connections in which nobody waited.
     pub idle_ns: f64,
+    /// Of it, the time from the last packet of connections that a capture shows open to its end.
+    pub left_open_ns: f64,
     /// The time of all connections from the first poll to the last. Where both ends are on this host, parts of it that are
     /// one wait are in `times` once.
     pub polled_ns: f64,
@@ -116,11 +118,11 @@ pub struct Evidence {
     pub held: Silences,
     /// Bursts after idleness that began with a small congestion window, and what that cost.
     pub slow_starts: Silences,
-    /// From the first packet of connections until they could be used: handshakes of TCP and, in captures, of TLS.
+    /// From the first packet of connections that were opened until they could be used: handshakes of TCP and, in captures, of TLS.
     pub set_ups: Silences,
     /// Packets that opened connections and were sent again.
     pub set_up_retries: u64,
-    /// Those of the set-ups that nothing answered, by server.
+    /// Connections whose SYNs nothing answered, by server.
     pub unopened: Vec<UnopenedConnections>,
     /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
     /// refused, or given up by the kernel. `None` if it is not known.
@@ -219,6 +221,8 @@ pub struct UnopenedConnections {
     pub server: Endpoint,
     /// How long each was being opened, as far as it was seen.
     pub waits: Silences,
+    /// Their SYNs, with those that were sent again.
+    pub syns: u64,
 }
 
 /// Something that dwell could not see.
@@ -252,7 +256,7 @@ impl Evidence {
     }
 
     fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: CountKind, connections: u64) -> bool {
-        if figures.polls < 2 {
+        if figures.polls < 2 && figures.unopened_ns.is_none() {
             return false;
         }
         let is_of = |group: &Group| group.key == key && group.counted == counted;
@@ -283,7 +287,8 @@ impl Evidence {
         self.accepted += if figures.role == Role::Server { connections } else { 0 };
         self.with_bbr += if figures.uses_bbr { connections } else { 0 };
         self.times.plus(&figures.times);
-        self.idle_ns += figures.idle_ns;
+        self.idle_ns += figures.idle_ns + figures.left_open_ns;
+        self.left_open_ns += figures.left_open_ns;
         self.polled_ns += figures.polled_ns;
         self.sent_bytes += figures.sent_bytes;
         self.received_bytes += figures.received_bytes;
@@ -321,6 +326,10 @@ impl Evidence {
         self.unanswered.plus(&figures.unanswered);
         self.owed.plus(&figures.owed);
         self.ends_of_requests.plus(&figures.ends_of_requests);
+        if let (Some(ns), Some(ends)) = (figures.unopened_ns, &figures.ends) {
+            let server = if figures.role == Role::Client { ends.dst } else { ends.src };
+            self.add_unopened(server, ns, figures.set_up_retries + 1);
+        }
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
         true
@@ -474,17 +483,23 @@ impl Evidence {
     pub fn add_set_up(&mut self, ns: u64, retries: u64, silent: Option<Endpoint>) {
         /// After this time Linux sends a SYN again. On the way to a host that is down it may not even have left.
         const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
-        self.set_ups.add(ns);
         self.set_up_retries += retries;
         self.times.add(Part::SetUp, ns as f64);
         // An answer within a round trip may come between two searches.
-        let Some(server) = silent.filter(|_| retries > 0 || ns >= FIRST_TIMEOUT_NS) else { return };
+        match silent.filter(|_| retries > 0 || ns >= FIRST_TIMEOUT_NS) {
+            Some(server) => self.add_unopened(server, ns, retries + 1),
+            None => self.set_ups.add(ns),
+        }
+    }
+
+    fn add_unopened(&mut self, server: Endpoint, ns: u64, syns: u64) {
         let at = self.unopened.iter().position(|unopened| unopened.server == server).unwrap_or(self.unopened.len());
         if at < MAX_GROUPS {
             if at == self.unopened.len() {
-                self.unopened.push(UnopenedConnections { server, waits: Silences::default() });
+                self.unopened.push(UnopenedConnections { server, waits: Silences::default(), syns: 0 });
             }
             self.unopened[at].waits.add(ns);
+            self.unopened[at].syns += syns;
         }
     }
 

@@ -183,7 +183,9 @@ pub(super) struct ConnectionFigures {
     pub(super) began_before: bool,
     pub(super) times: Times,
     pub(super) idle_ns: f64,
-    /// From the first poll to the last; of a capture, nothing.
+    /// From the last packet to the end of the capture, if it was open then.
+    pub(super) left_open_ns: f64,
+    /// From the first poll to the last; of a capture, all the time that it is divided.
     pub(super) polled_ns: f64,
     pub(super) transfers: RoundTrip,
     pub(super) messages: RoundTrip,
@@ -214,6 +216,8 @@ pub(super) struct ConnectionFigures {
     pub(super) slow_starts: Silences,
     pub(super) set_ups: Silences,
     pub(super) set_up_retries: u64,
+    /// How long nothing answered the SYNs of a connection in a capture; `None` if something did, or still may.
+    pub(super) unopened_ns: Option<u64>,
     /// Waits of live connections for the first answer of TLS's handshake.
     pub(super) secured: Silences,
     pub(super) stalled_ns: u64,

@@ -52,6 +52,8 @@ pub struct RequestEnds {
     pub reset: u64,
     /// Connections that the server refused: it answered their first packet by a reset.
     pub refused: u64,
+    /// Connections whose SYNs nothing answered.
+    pub unopened: u64,
     /// Requests that had no answer when the capture ended.
     pub pending: u64,
 }
@@ -59,7 +61,7 @@ pub struct RequestEnds {
 impl RequestEnds {
     /// Returns the number of requests without an answer and of refused connections.
     pub(super) fn failed(&self) -> u64 {
-        self.given_up + self.closed + self.reset + self.refused + self.pending
+        self.given_up + self.closed + self.reset + self.refused + self.unopened + self.pending
     }
 
     /// Whether most of what was asked failed, so that the connections are not healthy, however quick they are.
@@ -76,6 +78,10 @@ impl RequestEnds {
     pub(super) fn sentence(&self) -> String {
         let (failed, all) = (self.failed(), self.failed() + self.answered);
         match self.refused {
+            _ if self.unopened == all => {
+                let of = if all == 1 { "SYN of a connection".to_owned() } else { format!("SYNs of {all} connections") };
+                format!("Nothing answered the {of}: the host is down, a firewall drops packets, or the route is wrong.")
+            }
             1 if all == 1 => "The connection was refused: its host answers, but nothing listens on that port.".into(),
             refused if refused == all => {
                 format!("{refused} connections were refused: their host answers, but nothing listens on that port.")
@@ -112,6 +118,7 @@ impl RequestEnds {
         self.closed += other.closed;
         self.reset += other.reset;
         self.refused += other.refused;
+        self.unopened += other.unopened;
         self.pending += other.pending;
     }
 }

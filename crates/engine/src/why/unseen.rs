@@ -20,6 +20,10 @@ pub(super) fn missing(evidence: &Evidence) -> Unseen {
                 format!("run `dwell why{}`{host}, whose kernel knows", end.port_of())
             },
         },
+        Source::Capture if evidence.observed_ns == 0 => Unseen {
+            what: "when packets passed: all have the same time".into(),
+            remedy: "capture them again with their times, or look for the file that the program which wrote this one has read".into(),
+        },
         Source::Capture => {
             Unseen { what: "more than a few packets".into(), remedy: "capture for longer, and all packets".into() }
         }

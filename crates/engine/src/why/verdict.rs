@@ -259,7 +259,8 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
 fn is_rare(evidence: &Evidence, cause: Cause) -> bool {
     const RARE: f64 = 0.05;
     let spent_ns = evidence.times.total();
-    matches!(cause, Cause::Distance | Cause::SlowApplication) && spent_ns < (spent_ns + evidence.idle_ns) * RARE
+    let idle_ns = evidence.idle_ns - evidence.left_open_ns;
+    matches!(cause, Cause::Distance | Cause::SlowApplication) && spent_ns < (spent_ns + idle_ns) * RARE
 }
 
 /// Says that nothing is slow, as far as that was seen.
@@ -370,7 +371,9 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
             evidence.observed_ns < MIN_OBSERVED_NS || (is_polled && evidence.polls < MIN_POLLS)
         }
         // It is what it is, and its packets have exact times.
-        Source::Capture => evidence.polls < MIN_PACKETS,
+        Source::Capture => {
+            (evidence.polls < MIN_PACKETS && evidence.unanswered_set_ups().is_none()) || evidence.observed_ns == 0
+        }
         // As many bytes.
         Source::Stamps => evidence.polls < MIN_POLLS,
     };

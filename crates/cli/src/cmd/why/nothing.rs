@@ -6,7 +6,11 @@ use dwell_socket::outside::{Elsewhere, OtherNamespace, Selection};
 
 /// Adds to evidence without a connection where there may be some.
 pub fn hint(selected: &Selection, evidence: &mut Evidence) {
-    if evidence.connections > 0 || evidence.set_ups.count > 0 || evidence.datagrams.is_some() {
+    if evidence.connections > 0
+        || evidence.set_ups.count > 0
+        || !evidence.unopened.is_empty()
+        || evidence.datagrams.is_some()
+    {
         return;
     }
     let elsewhere = selected.elsewhere();

@@ -121,6 +121,9 @@ pub(super) enum Phase {
 pub(super) struct SetUp {
     /// When the first SYN passed, and the times that the handshakes took.
     pub(super) syn_ns: Option<u64>,
+    /// When it passed last, and the time since the copy before.
+    last_syn_ns: u64,
+    interval_ns: u64,
     tcp_ns: u64,
     pub(super) tls_ns: u64,
     pub(super) retries: u64,
@@ -306,7 +309,10 @@ impl Conversation {
         let ways_ns = (self.reach[side].base(), self.reach[1 - side].base());
         match side == self.client {
             true => self.requests.ask(self.last_ns, self.silence_ns, ways_ns, is_whole, &self.senders),
-            false => self.requests.answer(self.last_ns, self.silence_ns, &self.senders),
+            false => {
+                let at_server_of = self.is_at_server().then_some(self.client);
+                self.requests.answer(self.last_ns, self.silence_ns, at_server_of, &self.senders);
+            }
         }
     }
 
@@ -325,8 +331,12 @@ impl Conversation {
                 self.client = side;
                 match self.set_up.syn_ns {
                     None => self.set_up.syn_ns = Some(now_ns),
-                    Some(_) => self.set_up.retries += 1,
+                    Some(_) => {
+                        self.set_up.retries += 1;
+                        self.set_up.interval_ns = now_ns.saturating_sub(self.set_up.last_syn_ns);
+                    }
                 }
+                self.set_up.last_syn_ns = now_ns;
             } else if let Some(syn_ns) = self.set_up.syn_ns
                 && self.set_up.retries == 0
             {
@@ -421,6 +431,12 @@ impl Conversation {
             current_ns: own.current() + peer.current(),
             own_queue_ns: own.current() - own.base(),
         }
+    }
+
+    /// Whether the capture was taken at the host of the server, which has a request when that passes.
+    fn is_at_server(&self) -> bool {
+        let [client_ns, server_ns] = [self.client, 1 - self.client].map(|side| self.reach[side].base());
+        self.set_up.syn_ns.is_some() && server_ns < AT_SENDER_NS && server_ns < client_ns
     }
 
     /// The end whose limits count: the sender of a transfer, else the one that the capture was taken at.

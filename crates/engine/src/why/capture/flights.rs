@@ -25,7 +25,7 @@ const WAIT: u64 = 8;
 const MOST: f64 = 0.5;
 /// The share of waits that end with acknowledgements where they wait for them, and where they do not.
 const WAITING: f64 = 0.8;
-const NOT_WAITING: f64 = 0.5;
+const NOT_WAITING: f64 = 0.25;
 /// If more of the time follows acknowledgements so closely, all bursts do.
 const COVERED: f64 = 0.5;
 /// Fewer bursts may be chance.

@@ -244,7 +244,8 @@ impl Replay {
 
     fn add(&mut self, conversation: Conversation) {
         let number = conversation.number;
-        if let Some(figures) = self.twins.end(number, conversation.finish()) {
+        let end_ns = self.span_ns.map_or(0, |(_, last)| last);
+        if let Some(figures) = self.twins.end(number, conversation.finish(end_ns)) {
             self.count(&figures);
         }
     }

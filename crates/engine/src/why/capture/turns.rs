@@ -6,8 +6,9 @@ use super::{
     sender::Sender,
 };
 
-/// The parts of a message under way.
+/// The parts of a message under way, and those of a longer one.
 const UNDER_WAY: [Part; 2] = [Part::Distance, Part::Answer];
+const IN_TRANSFER: [Part; 2] = [Part::Transfer, Part::RemoteQueue];
 
 /// The requests of a connection.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(super) struct Turns {
     way_ns: u64,
     /// Of the waits, what counts as data of each end that was under way.
     under_way: [Times; 2],
+    /// Of a client whose requests are seen where the server has them, what counts as the transfer of one while it waited.
+    transferred: Times,
     /// The times when the server sent data last, if the client has not asked since.
     answered: Option<[Times; 2]>,
     /// By how much more of each end's data under way is the distance than what it was under way for.
@@ -97,8 +100,9 @@ impl Turns {
         }
     }
 
-    /// Takes data of the server, which begins the answer if a request waits.
-    pub(super) fn answer(&mut self, now_ns: u64, silence_ns: u64, senders: &[Sender; 2]) {
+    /// Takes data of the server, which begins the answer if a request waits. The end of this number is a client whose requests the
+    /// server has when they pass.
+    pub(super) fn answer(&mut self, now_ns: u64, silence_ns: u64, at_server_of: Option<usize>, senders: &[Sender; 2]) {
         let spent = under_way(senders);
         self.answered = Some(spent);
         let Some(request) = self.request.take() else { return };
@@ -117,6 +121,13 @@ impl Turns {
                 wait_ns += ns as u64;
             }
         }
+        if let Some(client) = at_server_of {
+            for part in IN_TRANSFER {
+                let ns = (spent[client].get(part) - before[client].get(part)).max(0.0);
+                self.transferred.add(part, ns);
+                wait_ns += ns as u64;
+            }
+        }
         // A repair or a full window is no wait for the service.
         if wait_ns >= now_ns.saturating_sub(request.due_ns) / 2 {
             self.waits.add(wait_ns);
@@ -130,6 +141,14 @@ impl Turns {
         UNDER_WAY.iter().for_each(|part| times.shift(*part, Part::Service, self.under_way[side].get(*part)));
         times.shift(Part::Answer, Part::Distance, self.distance_ns[side]);
         times.shift(Part::Distance, Part::Answer, -self.distance_ns[side]);
+    }
+
+    /// Names what the data of a client was under way whose requests the server has when they pass: what passed until the answer is
+    /// that, and what passed until the next request, up to the way to the client and back, is the distance.
+    pub(super) fn name_at_server(&self, times: &mut Times, client: usize) {
+        times.shift(Part::Answer, Part::Distance, self.distance_ns[client]);
+        times.shift(Part::Distance, Part::Answer, self.under_way[client].get(Part::Distance));
+        IN_TRANSFER.iter().for_each(|part| times.shift(*part, Part::Answer, self.transferred.get(*part)));
     }
 
     /// Returns how much of the silences before requests the answer was on its way to the client.

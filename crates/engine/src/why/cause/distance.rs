@@ -3,7 +3,7 @@
 use super::*;
 
 /// The shortest round trip of a path that is called far.
-const MIN_RTT_NS: f64 = 15e6;
+pub(super) const MIN_RTT_NS: f64 = 15e6;
 
 pub(super) const RULE: Rule = Rule {
     name: "distance",

@@ -4,6 +4,9 @@ use super::*;
 
 /// The mean time to open a connection that a user notices.
 const MIN_SET_UP_NS: f64 = 30e6;
+/// The same where hardly a connection is used twice, so that each request takes as much longer; and how many connections show that.
+const MIN_EACH_NS: f64 = 5e6;
+const MANY: u64 = 10;
 
 pub(super) const RULE: Rule = Rule {
     name: "slow-set-up",
@@ -16,37 +19,61 @@ pub(super) const RULE: Rule = Rule {
 fn assess(evidence: &Evidence) -> Assessment {
     let opening = evidence.times.share(Part::SetUp);
     let mean = evidence.set_ups.mean_ns();
-    let unopened = evidence.unopened.iter().fold(Silences::default(), |sum, unopened| sum.with(&unopened.waits));
-    let mut facts = vec![
-        share("connections were being opened", Some(opening), "sock_diag state, polls"),
-        time("mean time to open one", mean, "polls"),
-        time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
-        fact("connections opened", Some(Value::Count(evidence.set_ups.count.saturating_sub(unopened.count))), "polls"),
+    let mut facts = vec![share("connections were being opened", Some(opening), "sock_diag state, polls")];
+    facts.extend(unanswered(evidence));
+    if facts.len() == 1 || evidence.set_ups.count > 0 {
+        facts.extend([
+            time("mean time to open one", mean, "polls"),
+            time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
+            fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+        ]);
+    }
+    facts.extend([
         fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
-    ];
-    if unopened.count > 0 {
-        facts.push(fact(
-            "connections that nothing answered",
-            Some(Value::Count(unopened.count)),
-            "sock_diag state, polls",
-        ));
-    }
+    ]);
     facts.extend(failed_attempts(evidence));
     let secured = evidence.secured.mean_ns();
     facts
         .extend(secured.map(|ns| time("mean wait for the first answer in TLS's handshake", Some(ns), "polls, labels")));
     facts.extend(searches_apart(evidence));
     // Searches find handshakes of TCP, and polls those of TLS.
-    let is_long = reaches_between(evidence.search_interval_ns, mean, MIN_SET_UP_NS)
-        || reaches_by_polls(evidence, secured, MIN_SET_UP_NS);
+    let is_long = evidence.unanswered_set_ups().is_some()
+        || reaches_between(evidence.search_interval_ns, mean, MIN_SET_UP_NS)
+        || reaches_by_polls(evidence, secured, MIN_SET_UP_NS)
+        || (is_for_each_request(evidence) && reaches(mean, MIN_EACH_NS));
     Assessment { share: opening, holds: opening >= MIN_SHARE && is_long, facts }
+}
+
+/// Whether a capture shows hardly more requests than connections that were opened, to a peer that is not far away, where that is the
+/// cause.
+fn is_for_each_request(evidence: &Evidence) -> bool {
+    let (opened, answered) = (evidence.set_ups.count, evidence.ends_of_requests.answered);
+    let is_far = reaches(evidence.messages.base_ns(), distance::MIN_RTT_NS);
+    opened >= MANY && answered > 0 && answered * 2 <= opened * 3 && !is_far
 }
 
 /// The time to open connections, and how close it was looked at, where nothing is slow.
 pub fn waits(evidence: &Evidence) -> impl Iterator<Item = Fact> {
     let mean = time("mean time to open a connection", evidence.set_ups.mean_ns(), "polls");
     std::iter::once(mean).chain(searches_apart(evidence))
+}
+
+/// The connections that nothing answered, if there are any.
+pub fn unanswered(evidence: &Evidence) -> Vec<Fact> {
+    let (waits, syns) = evidence
+        .unopened
+        .iter()
+        .fold((Silences::default(), 0), |(waits, syns), unopened| (waits.with(&unopened.waits), syns + unopened.syns));
+    if waits.count == 0 {
+        return Vec::new();
+    }
+    vec![
+        fact("connections that nothing answered", Some(Value::Count(waits.count)), "sock_diag state, polls"),
+        fact("SYNs of these", Some(Value::Count(syns)), "tcp_info total_retrans"),
+        time("mean time that they waited", waits.mean_ns(), "polls"),
+        time("longest of these", Some(waits.longest_ns as f64), "polls"),
+    ]
 }
 
 /// The time between two searches.
@@ -100,6 +127,7 @@ fn open_a_way(evidence: &Evidence) -> Vec<Remedy> {
             format!("mtr --tcp --port {port} -rwc 5 {peer}"),
             "shows the last hop that answers: the next one drops these packets, as a firewall does (or sudo tcptraceroute)",
         ),
+        remedy(format!("ip route get {peer}"), "shows by which way packets to it leave, and whether there is one"),
         remedy(
             at_peer(evidence, &format!("sudo tcpdump -c 10 -ni any tcp port {port}")),
             "shows whether they arrive at the server, and whether it answers",

@@ -41,6 +41,7 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
     ]);
     facts.extend((evidence.names.count > 0).then(|| names::waits(evidence)).into_iter().flatten());
     facts.extend((evidence.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
+    facts.extend(set_up::unanswered(evidence));
     facts.retain(|fact| fact.value.is_some());
     facts
 }
@@ -72,9 +73,13 @@ pub(super) fn silence(unopened: &UnopenedConnections) -> String {
     let (server, waits) = (unopened.server, unopened.waits);
     let longest_s = waits.longest_ns as f64 / 1e9;
     match waits.count {
-        1 => format!("A connection to {server} cannot be opened: nothing answered its SYN for {longest_s:.1} s."),
+        1 => format!(
+            "A connection to {server} cannot be opened: nothing answered its SYN for {longest_s:.1} s. The host is down, a \
+             firewall drops packets, or the route is wrong."
+        ),
         count => format!(
-            "Connections to {server} cannot be opened: nothing answered the SYNs of {count} of them, for up to {longest_s:.1} s."
+            "Connections to {server} cannot be opened: nothing answered the SYNs of {count} of them, for up to \
+             {longest_s:.1} s. The host is down, a firewall drops packets, or the route is wrong."
         ),
     }
 }

@@ -6,8 +6,15 @@ use super::{
 };
 
 impl Conversation {
-    /// Ends the observation. Returns the figures.
-    pub(in crate::why::capture) fn finish(mut self) -> ConnectionFigures {
+    /// Ends the observation at the end of the capture. Returns the figures.
+    pub(in crate::why::capture) fn finish(mut self, end_ns: u64) -> ConnectionFigures {
+        let unopened_ns = self.wait_of_unopened(end_ns);
+        if let Some(ns) = unopened_ns {
+            self.ends_of_requests.unopened = 1;
+            self.set_up.time_ns = ns as f64;
+            self.last_ns = self.start_ns.saturating_add(ns);
+        }
+        let left_open_ns = if self.is_over() { 0 } else { end_ns.saturating_sub(self.last_ns()) };
         self.leave_pending();
         self.give_up_half_closed();
         self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
@@ -18,27 +25,8 @@ impl Conversation {
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
         }
         let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
-        if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
-            // It was never opened.
-            self.set_up.tcp_ns = last_ns.saturating_sub(self.start_ns);
-        } else if self.phase == Phase::Securing {
-            self.set_up.tls_ns = (last_ns.saturating_sub(self.start_ns)).saturating_sub(self.set_up.tcp_ns);
-        }
-        let is_whole = self.set_up.syn_ns.is_some();
-        let knows = self.reach.map(|reach| match (is_whole, reach.bare_ns.is_some()) {
-            (true, _) => Known::Whole,
-            (false, true) => Known::Path,
-            (false, false) => Known::Nothing,
-        });
-        let spent = [0, 1].map(|side| {
-            let mut times = self.senders[side].finish(last_ns, paths[side], knows[side]);
-            if self.is_stream(side) {
-                // No congestion window is so small without a loss, and nobody waits for a message.
-                times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
-                times.shift(Part::Answer, Part::Unexplained, f64::INFINITY);
-            }
-            times
-        });
+        self.end_set_up();
+        let spent = self.end_sending(paths);
         let local = self.forsaken().unwrap_or_else(|| self.local());
         let peer = 1 - local;
         let role = if local == self.client { Role::Client } else { Role::Server };
@@ -49,10 +37,8 @@ impl Conversation {
         times.add(Part::Held, held_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
         if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
-            let (_, late_ns) = self.requests.whole();
-            let before_ns = times.get(Part::Transfer);
+            let late_ns = self.requests.whole().1.min(times.get(Part::Transfer));
             times.take(Part::Transfer, late_ns);
-            let late_ns = before_ns - times.get(Part::Transfer);
             times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
             idle_ns += late_ns;
         }
@@ -72,7 +58,7 @@ impl Conversation {
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
         let (answer, messages) = self.answers(&times, base_ns, role);
         let mut set_ups = Silences::default();
-        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way {
+        if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way && unopened_ns.is_none() {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
         }
         let ends = match local {
@@ -84,10 +70,12 @@ impl Conversation {
             role,
             polls: self.packets[0] + self.packets[1],
             is_one_way,
-            began_before: !is_whole,
+            began_before: self.set_up.syn_ns.is_none(),
             segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
             times,
             idle_ns,
+            left_open_ns: left_open_ns as f64,
+            polled_ns: all_ns + left_open_ns as f64,
             transfers: self.transfers[local],
             queued: self.queued[local],
             messages,
@@ -115,11 +103,59 @@ impl Conversation {
             held: figures.held.with(&theirs.held),
             slow_starts: figures.slow_starts,
             set_ups,
+            unopened_ns,
             set_up_retries: self.set_up.retries,
             stalled_ns: figures.stalled_ns,
             overtaken: figures.overtaken,
             ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
             ..ConnectionFigures::default()
+        }
+    }
+
+    /// Ends handshakes that were going on.
+    fn end_set_up(&mut self) {
+        let all_ns = self.last_ns.saturating_sub(self.start_ns);
+        if self.phase != Phase::Open && self.senders.iter().all(|sender| sender.figures.bytes == 0) {
+            // It was never opened.
+            self.set_up.tcp_ns = all_ns;
+        } else if self.phase == Phase::Securing {
+            self.set_up.tls_ns = all_ns.saturating_sub(self.set_up.tcp_ns);
+        }
+    }
+
+    /// Ends what both ends were sending. Returns the times in which each was busy.
+    fn end_sending(&mut self, paths: [Path; 2]) -> [Times; 2] {
+        [0, 1].map(|side| {
+            let knows = match (self.set_up.syn_ns.is_some(), self.reach[side].bare_ns.is_some()) {
+                (true, _) => Known::Whole,
+                (false, true) => Known::Path,
+                (false, false) => Known::Nothing,
+            };
+            let mut times = self.senders[side].finish(self.last_ns, paths[side], knows);
+            if self.is_stream(side) {
+                // No congestion window is so small without a loss, and nobody waits for a message.
+                times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
+                times.shift(Part::Answer, Part::Unexplained, f64::INFINITY);
+            }
+            times
+        })
+    }
+
+    /// How long nothing answered its SYN: until the last copy at least, or until the end of the capture if no other copy was due
+    /// by then. `None` if something answered, or may have soon after the end.
+    fn wait_of_unopened(&self, end_ns: u64) -> Option<u64> {
+        /// TCP waits for so long, and then twice as long each time.
+        const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
+        let SetUp { syn_ns: Some(syn_ns), last_syn_ns, interval_ns, retries, .. } = self.set_up else { return None };
+        if self.phase != Phase::Opening || self.packets[1 - self.client] > 0 {
+            return None;
+        }
+        let due_ns = if retries == 0 { FIRST_TIMEOUT_NS } else { interval_ns.saturating_mul(2) };
+        let may_wait = end_ns <= last_syn_ns.saturating_add(due_ns + due_ns / 8);
+        match (retries, may_wait) {
+            (0, true) => None,
+            (_, true) => Some(end_ns.saturating_sub(syn_ns)),
+            (_, false) => Some(last_syn_ns.saturating_sub(syn_ns)),
         }
     }
 
@@ -281,6 +317,9 @@ impl Conversation {
         const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
         let mut times = own;
+        if role == Role::Client && self.is_at_server() {
+            self.requests.name_at_server(&mut times, local);
+        }
         if self.senders[peer].figures.bytes == 0 {
             // Messages to an end that sends nothing itself keep nobody waiting.
             *idle_ns += times.sum(&[Part::Distance, Part::Answer]);
@@ -327,7 +366,9 @@ impl Conversation {
             }
             Role::Client => {
                 times.add(Part::Answer, answered + within);
-                *idle_ns += asked;
+                let back = if self.is_at_server() { self.requests.back_ns().min(asked) } else { 0.0 };
+                times.add(Part::Distance, back);
+                *idle_ns += asked - back;
             }
         }
         times

@@ -8,8 +8,8 @@ struct Transfer {
     window: u16,
     /// Segments of each burst.
     bursts: &'static [u32],
-    /// When bursts leave after the acknowledgement of the one before.
-    after_ns: u64,
+    /// When bursts leave after the acknowledgement of the one before, one after the other.
+    after_ns: &'static [u64],
 }
 
 impl Transfer {
@@ -18,6 +18,7 @@ impl Transfer {
         if self.is_whole {
             wire.handshake(50 * MS);
         }
+        let mut after_ns = self.after_ns.iter().cycle();
         for _ in 0..8 {
             for segments in self.bursts {
                 // Something is always under way: the last segments are acknowledged after the next ones have left.
@@ -28,7 +29,7 @@ impl Transfer {
                 wire.sent[0] -= left;
                 wire.packet(50 * MS, End::Server, wire.sent[1], "A", self.window, 0);
                 wire.sent[0] += left;
-                wire.now_ns += self.after_ns;
+                wire.now_ns += after_ns.next().unwrap();
             }
         }
         wire.verdict()
@@ -37,7 +38,7 @@ impl Transfer {
 
 #[test]
 fn a_sender_that_fills_up_when_acknowledgements_make_room_has_a_small_buffer() {
-    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: 100_000 };
+    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: &[100_000] };
     let verdict = transfer.verdict();
     assert_eq!(cause(&verdict), Some(Cause::SmallSendBuffer), "{verdict:?}");
     assert_eq!(verdict.certainty, Some(Certainty::Possible), "no packet shows a buffer");
@@ -45,9 +46,18 @@ fn a_sender_that_fills_up_when_acknowledgements_make_room_has_a_small_buffer() {
 
 #[test]
 fn a_sender_that_fills_up_when_it_likes_is_an_application_that_pauses() {
-    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: 23 * MS };
+    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns: &[23 * MS] };
     let verdict = transfer.verdict();
     assert_eq!(cause(&verdict), Some(Cause::SlowApplication), "{verdict:?}");
+}
+
+/// As of a small send buffer, seen where the acknowledgements of its receiver are not as soon at the sender as at other times.
+#[test]
+fn a_sender_that_often_fills_up_when_acknowledgements_make_room_is_surely_no_application() {
+    let after_ns = &[100_000, 23 * MS, 23 * MS];
+    let transfer = Transfer { is_whole: true, window: 5_000, bursts: &[40, 10, 10, 10, 10], after_ns };
+    let verdict = transfer.verdict();
+    assert_eq!(verdict.outcome, Outcome::NotEnough, "{verdict:?}");
 }
 
 #[test]
@@ -60,7 +70,7 @@ fn without_the_handshake_a_window_that_is_always_filled_is_the_limit_whatever_it
 
 /// A transfer with 40 segments in flight at most.
 fn bulk(is_whole: bool, window: u16) -> Verdict {
-    Transfer { is_whole, window, bursts: &[37, 37, 37, 37], after_ns: 100_000 }.verdict()
+    Transfer { is_whole, window, bursts: &[37, 37, 37, 37], after_ns: &[100_000] }.verdict()
 }
 
 #[test]

@@ -138,8 +138,12 @@ impl Wire {
         self.ack(to_client_ns, End::Client);
     }
 
+    /// All time of the connections is in a part or idle.
     fn verdict(self) -> Verdict {
-        decide(&self.replay.evidence("test"))
+        let evidence = self.replay.evidence("test");
+        let divided_ns = evidence.times.total() - evidence.times.get(Part::Names) + evidence.idle_ns;
+        assert!((divided_ns - evidence.polled_ns).abs() < 1e3, "{divided_ns} of {}", evidence.polled_ns);
+        decide(&evidence)
     }
 }
 

@@ -352,3 +352,64 @@ fn an_answer_that_echoes_the_first_of_two_segments_was_in_no_queue() {
     assert!(!verdict.parts.iter().any(|(part, _)| is_queue(part)), "{verdict:?}");
     assert!(matches!(cause(&verdict), Some(Cause::SlowAnswer | Cause::SlowService)), "{verdict:?}");
 }
+
+/// Forms that are sent to a server 20 ms away, which works on each for 40 ms.
+#[test]
+fn long_requests_wait_for_the_server_as_long_at_its_host_as_at_the_client() {
+    let asked = |at_server: bool| {
+        let mut wire = Wire::new();
+        let (up, down) = if at_server { (0, 20 * MS) } else { (20 * MS, 0) };
+        wire.handshake_between(up + 10_000, down + 10_000);
+        for _ in 0..20 {
+            wire.data(down + 10_000, End::Client, 1_000);
+            (0..19).for_each(|_| wire.data(10_000, End::Client, 1_000));
+            wire.ack(up + 10_000, End::Server);
+            wire.data(40 * MS, End::Server, 200);
+        }
+        wire.verdict()
+    };
+    for at_server in [false, true] {
+        let verdict = asked(at_server);
+        assert_eq!(cause(&verdict), Some(Cause::SlowAnswer), "{at_server}: {verdict:?}");
+        let share = verdict.ranked[0].share;
+        assert!((0.6..0.7).contains(&share), "{at_server}: {share}");
+    }
+}
+
+/// As of `ab` without `-k`, or of a program that keeps no connection.
+#[test]
+fn a_connection_for_each_request_costs_half_of_the_time_also_where_the_peer_is_not_far() {
+    let asked = |requests: usize| {
+        let mut wire = Wire::new();
+        for client in 0..20 {
+            wire.sent = [client * 100_000, client * 100_000];
+            wire.port = 8_000 + client as u16;
+            wire.handshake(10 * MS);
+            for _ in 0..requests {
+                wire.data(10_000, End::Client, 100);
+                wire.data(11 * MS, End::Server, 200);
+            }
+        }
+        wire.verdict()
+    };
+    let each = asked(1);
+    assert_eq!(cause(&each), Some(Cause::SlowSetUp), "{each:?}");
+    assert!(each.remedies[0].effect.contains("keep connections open"), "{:?}", each.remedies);
+    assert_eq!(asked(20).outcome, Outcome::Healthy);
+}
+
+#[test]
+fn packets_whose_times_are_the_same_show_nothing() {
+    let mut wire = Wire::new();
+    wire.handshake(0);
+    wire.replay = Replay::new(Filter::default(), true);
+    let start_ns = wire.now_ns;
+    for _ in 0..20 {
+        wire.now_ns = start_ns;
+        wire.data(0, End::Client, 100);
+        wire.data(0, End::Server, 200);
+    }
+    let verdict = wire.verdict();
+    assert_eq!(verdict.outcome, Outcome::NotEnough, "{verdict:?}");
+    assert!(verdict.unseen[0].what.contains("all have the same time"), "{verdict:?}");
+}

@@ -90,11 +90,36 @@ fn a_client_that_has_closed_its_side_with_its_request_waits_until_the_server_clo
 
 /// SYNs that nothing answers pass one way, and no packet is missing.
 #[test]
-fn of_a_server_that_is_down_nothing_is_missing() {
+fn a_server_that_is_down_is_named_with_how_long_nothing_answered() {
+    for (gaps_ms, later_ms, longest_s, syns) in
+        [(&[1_000][..], 60_000, 1, 2), (&[1_000, 2_000, 4_000], 60_000, 7, 4), (&[1_000, 2_000, 4_000], 5_000, 12, 4)]
+    {
+        let mut wire = Wire::new();
+        wire.packet(0, End::Client, 1_000, "S", 1_000, 0);
+        gaps_ms.iter().for_each(|gap| wire.packet(gap * MS, End::Client, 1_000, "S", 1_000, 0));
+        // A packet of others, later.
+        wire.port = 9;
+        wire.packet(later_ms * MS, End::Server, 1, "A", 1_000, 0);
+        let verdict = wire.verdict();
+        assert_eq!(cause(&verdict), Some(Cause::SlowSetUp), "{verdict:?}");
+        assert!(!verdict.unseen.iter().any(|unseen| unseen.what.contains("one end")), "{verdict:?}");
+        let said = format!("192.0.2.2:80 cannot be opened: nothing answered its SYN for {longest_s}.0 s");
+        assert!(verdict.sentence.contains(&said), "{}", verdict.sentence);
+        assert!(verdict.remedies[0].command.starts_with("mtr --tcp --port 80"), "{:?}", verdict.remedies);
+        assert_eq!(count_of(&verdict, "nothing answered"), Some(1), "{verdict:?}");
+        assert_eq!(count_of(&verdict, "SYNs of these"), Some(syns), "{verdict:?}");
+        assert!(verdict.facts.iter().all(|fact| fact.what != "connections opened"), "{verdict:?}");
+    }
+    // A client that gives up before TCP sends one again.
     let mut wire = Wire::new();
-    (0..3).for_each(|_| wire.packet(1_000 * MS, End::Client, 1_000, "S", 1_000, 0));
+    for attempt in 1..=5 {
+        wire.sent[0] = attempt * 1_000_000;
+        wire.port += 1;
+        wire.packet(2_000 * MS, End::Client, wire.sent[0], "S", 1_000, 0);
+    }
     let verdict = wire.verdict();
-    assert!(!verdict.unseen.iter().any(|unseen| unseen.what.contains("one end")), "{verdict:?}");
+    // The last one may still be answered.
+    assert!(verdict.sentence.starts_with("Nothing answered the SYNs of 4 connections"), "{}", verdict.sentence);
 }
 
 #[test]

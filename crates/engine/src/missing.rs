@@ -1,0 +1,170 @@
+//! Segments of TCP that a capture lacks: the other end has acknowledged their data, and they did not pass.
+
+use std::collections::HashMap;
+
+use crate::{
+    abi,
+    filter::Filter,
+    measure::{Endpoint, Method},
+    observe::Observation,
+    rtt::{Config, native::Segment},
+};
+
+/// Connections that are followed; of others nothing is counted.
+const MAX_CONNECTIONS: usize = 65_536;
+/// Gaps that are remembered per direction; the oldest make room.
+const MAX_GAPS: usize = 32;
+/// An acknowledgement that is further ahead is none of this connection.
+const FARTHEST: u32 = 1 << 26;
+
+/// Counts the segments that are missing in a capture, of connections of which it has both directions.
+pub struct Missing {
+    config: Box<abi::dwell_rtt_config>,
+    connections: HashMap<(u32, Endpoint, Endpoint), [Sent; 2]>,
+    segments: u64,
+    missing: u64,
+}
+
+/// What one end has sent, as far as it has passed.
+#[derive(Debug, Default)]
+struct Sent {
+    /// The sequence number after its last byte.
+    next: Option<u32>,
+    gaps: Vec<(u32, u32)>,
+}
+
+impl Missing {
+    /// Follows the connections that a filter admits.
+    pub fn new(filter: Filter) -> Missing {
+        let config = Config { filter, methods: vec![Method::TcpSeq], ..Config::default() };
+        Missing { config: Box::new(config.to_core()), connections: HashMap::new(), segments: 0, missing: 0 }
+    }
+
+    /// Takes a packet.
+    pub fn observe(&mut self, packet: &Observation<'_>) {
+        let Ok(segment) = Segment::read(packet, &self.config) else { return };
+        let is_low = (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port);
+        let (low, high) = if is_low { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
+        let key = (segment.interface, low, high);
+        if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&key) {
+            return;
+        }
+        let ends = self.connections.entry(key).or_default();
+        if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
+            *ends = Default::default();
+        }
+        let side = usize::from(!is_low);
+        self.segments += segments(segment.payload_bytes);
+        ends[side].send(&segment);
+        if segment.has(Segment::ACK) && !segment.has(Segment::RST) {
+            self.missing += ends[1 - side].acknowledge(segment.ack);
+        }
+    }
+
+    /// Returns the number of segments that are missing.
+    pub fn count(&self) -> u64 {
+        self.missing
+    }
+
+    /// Returns the number of segments that carried data, with those that are missing.
+    pub fn of(&self) -> u64 {
+        self.segments + self.missing
+    }
+}
+
+impl Sent {
+    fn send(&mut self, segment: &Segment) {
+        let controls = u32::from(segment.has(Segment::SYN)) + u32::from(segment.has(Segment::FIN));
+        let (seq, end) = (segment.seq, segment.seq.wrapping_add(segment.payload_bytes + controls));
+        if end == seq {
+            return;
+        }
+        let next = *self.next.get_or_insert(seq);
+        if is_after(seq, next) {
+            if self.gaps.len() == MAX_GAPS {
+                self.gaps.remove(0);
+            }
+            self.gaps.push((next, seq));
+        } else {
+            let left = |(from, to): (u32, u32)| {
+                let is_apart = !is_after(end, from) || !is_after(to, seq);
+                let pieces = if is_apart { [(from, to), (to, to)] } else { [(from, seq), (end, to)] };
+                pieces.into_iter().filter(|(from, to)| is_after(*to, *from))
+            };
+            self.gaps = std::mem::take(&mut self.gaps).into_iter().flat_map(left).take(MAX_GAPS).collect();
+        }
+        self.next = Some(if is_after(end, next) { end } else { next });
+    }
+
+    /// Takes an acknowledgement. Returns how many segments it covers that have not passed.
+    fn acknowledge(&mut self, number: u32) -> u64 {
+        let Some(next) = self.next else { return 0 };
+        if number.wrapping_sub(next) < FARTHEST {
+            self.next = Some(number);
+            self.gaps.push((next, number));
+        }
+        let is_over = |&&mut (_, to): &&mut (u32, u32)| !is_after(to, number);
+        let missing = self.gaps.iter_mut().filter(is_over).map(|(from, to)| to.wrapping_sub(*from));
+        // The end of a connection takes a number too, and a keep-alive's byte is no data.
+        let missing = missing.filter(|bytes| *bytes > 1).map(segments).sum();
+        self.gaps.retain(|(_, to)| is_after(*to, number));
+        missing
+    }
+}
+
+/// The number of segments that carry so many bytes, as Ethernet takes them.
+fn segments(bytes: u32) -> u64 {
+    const MSS: u32 = 1460;
+    u64::from(bytes.div_ceil(MSS))
+}
+
+fn is_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::PacketBuilder;
+
+    use super::*;
+
+    /// Of segments of 1000 bytes that cross the wrap of sequence numbers, those that `passes` says, with an acknowledgement of each
+    /// fourth; returns how many are missing.
+    fn missing(passes: impl Fn(u32) -> bool, acknowledges: bool) -> (u64, u64) {
+        let mut missing = Missing::new(Filter::default());
+        let mut pass = |is_server: bool, seq: u32, ack: u32, payload: usize| {
+            let (src, dst) = if is_server { ([10, 0, 0, 2], [10, 0, 0, 1]) } else { ([10, 0, 0, 1], [10, 0, 0, 2]) };
+            let ports = if is_server { (80, 40_000) } else { (40_000, 80) };
+            let mut data = Vec::new();
+            let builder = PacketBuilder::ipv4(src, dst, 64).tcp(ports.0, ports.1, seq, 1_000).ack(ack);
+            builder.write(&mut data, &vec![0; payload]).unwrap();
+            let wire_len = data.len() as u32;
+            missing.observe(&Observation { time_ns: 1, interface: 0, link: 101, data: &data, wire_len });
+        };
+        let first = u32::MAX - 10_500;
+        for number in 0..100 {
+            let seq = first.wrapping_add(number * 1_000);
+            if passes(number) {
+                pass(true, seq, 1, 1_000);
+            }
+            if acknowledges && number % 4 == 3 {
+                pass(false, 1, seq.wrapping_add(1_000), 0);
+            }
+        }
+        (missing.count(), missing.of())
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_did_not_pass_is_missing() {
+        assert_eq!(missing(|_| true, true), (0, 100));
+        assert_eq!(missing(|number| number % 10 != 5, true), (10, 100));
+        // The last one before an acknowledgement.
+        assert_eq!(missing(|number| number % 20 != 3, true), (5, 100));
+    }
+
+    #[test]
+    fn of_one_direction_alone_nothing_is_known_to_be_missing() {
+        assert_eq!(missing(|_| false, true), (0, 0));
+        assert_eq!(missing(|number| number % 10 != 5, false), (0, 90));
+    }
+}
