@@ -169,7 +169,11 @@ fn a_timer_that_was_set_for_an_earlier_segment_delays_acks_by_any_time() {
         path.send(0);
         path.now_ns = path.came_ns + 70 * MS;
     }
-    assert_right(&path, 26 * MS + 500 * US);
+    // a queue on the path may look the same
+    for made in path.estimates() {
+        let is_right = made.response_ns.unwrap().abs_diff(26 * MS + 500 * US) < MS;
+        assert!(if made.is_valid() { is_right } else { made.reason == Some(Reason::DelayedAck) }, "{made:?}");
+    }
 }
 
 #[test]
