@@ -229,8 +229,6 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         Some(Reason::TooLong)
     } else if is_unknown(epoch) {
         Some(Reason::DelayedAck)
-    } else if 2 * epoch.repeats > epoch.packets {
-        Some(Reason::Lossy)
     } else if clock(epoch) > COARSE && other_doubt(epoch) < COARSE {
         Some(Reason::CoarseClock)
     } else {
