@@ -206,18 +206,28 @@ static __always_inline __u32 dwell_path(const struct dwell_turn_state *turn)
 	return (__u32)turn->path << DWELL_PATH_SHIFT;
 }
 
-/* Notes how late an ACK is that was sent at once. A tick of the server is no queue. */
-static __always_inline void dwell_path_seen(struct dwell_turn_state *turn, __s32 late, __u32 unit)
+/* Returns true if an ACK is later than the soonest one by more than an eighth of the latency and two ticks of the server. */
+static __always_inline int dwell_is_late(const struct dwell_turn_state *turn, __u32 tick, __s32 late)
 {
-	__u32 path = late > (__s32)unit ? late >> DWELL_PATH_SHIFT : 0;
+	return late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) && late > (__s32)((tick - turn->start) / 8);
+}
 
-	turn->path = path < 0xffff ? path : 0xffff;
+/* Notes how late an ACK is that was sent at once. If another reason of the client may have delayed it, the path is taken for no
+ * longer than `most`, and yet may be. A tick of the server is no queue.
+ */
+static __always_inline void dwell_path_seen(struct dwell_turn_state *turn, __s32 late, __u32 most)
+{
+	__u32 path = late > (__s32)(turn->unit_ns >> DWELL_TICK_SHIFT) ? late >> DWELL_PATH_SHIFT : 0;
+
+	if (path > 0xffff)
+		path = 0xffff;
+	turn->path = path < most ? path : most;
 	if (turn->end) /* behind segments of its own answer */
 		return;
-	if (turn->path >= turn->queue)
-		turn->queue = turn->path;
+	if (path >= turn->queue)
+		turn->queue = path;
 	else
-		turn->queue -= (__u32)(turn->queue - turn->path) >> 4;
+		turn->queue -= (turn->queue - path) >> 4;
 }
 
 /* Returns whether an ACK of several segments was sent at once; `prompt` says that their number alone shows it, of a client that
@@ -410,6 +420,19 @@ static __always_inline int dwell_after_ticket(const struct dwell_auto_state *sta
 	return state->alone == DWELL_ALONE_FIRST && state->pieced;
 }
 
+/* Returns true for the ACK of an answer's lone segment that comes too soon for a timer, after the client's packet before or after
+ * the segment left, and is no keepalive.
+ */
+static __always_inline int dwell_is_lone_ack(const struct dwell_auto_state *state, const struct dwell_arrival *arrival,
+					     struct dwell_segments segments, __u32 bytes, __u32 late, __u32 waited)
+{
+	__u32 unit = state->turn.unit_ns >> DWELL_TICK_SHIFT;
+
+	return !arrival->payload_bytes && !(arrival->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST)) &&
+	       (waited < DWELL_LEAST_TIMER || late + unit < DWELL_LEAST_TIMER) && !state->turn.end &&
+	       bytes <= segments.usual && arrival->seq == state->next_seq;
+}
+
 /* Returns true if an answer's first ACK, of several segments, may have waited for more of them: it is later than the soonest one
  * by more than an eighth of the latency and two ticks of the server, and the client was not seen to acknowledge each second
  * segment.
@@ -418,8 +441,7 @@ static __always_inline int dwell_may_wait(const struct dwell_auto_state *state, 
 {
 	const struct dwell_turn_state *turn = &state->turn;
 
-	return !turn->end && !state->second && !dwell_after_ticket(state) &&
-	       late > (__s32)(2 * (turn->unit_ns >> DWELL_TICK_SHIFT)) && late > (__s32)((tick - turn->start) / 8);
+	return !turn->end && !state->second && !dwell_after_ticket(state) && dwell_is_late(turn, tick, late);
 }
 
 #endif

@@ -56,30 +56,35 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	__u32 carried = arrival->payload_bytes || arrival->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST);
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, carried);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick, latest = tick;
-	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK;
+	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_LEAST_TIMER;
 	__u32 prompt = several && dwell_is_prompt(turn, segments, bytes), certain, unclear;
 
-	if (several && turn->end && waited < DWELL_LEAST_TIMER && bytes == 2 * segments.usual)
+	if (several && (turn->end ? waited < DWELL_LEAST_TIMER && bytes == 2 * segments.usual
+				  : late <= (__s32)unit && turn->flags & DWELL_TURN_TIED && bytes < 8 * segments.usual))
 		state->second = 1;
 	certain = several && dwell_is_at_once(state, late, prompt);
 	if (certain || soon)
 		turn->flags |= DWELL_TURN_TIED;
-	if (late != DWELL_LATE_UNKNOWN && certain && !dwell_after_ticket(state)) {
-		dwell_path_seen(turn, late, unit);
+	if (late != DWELL_LATE_UNKNOWN &&
+	    (certain ? !dwell_after_ticket(state) : dwell_is_lone_ack(state, arrival, segments, bytes, late, waited))) {
+		/* the client may have waited for more, or have read late */
+		__u32 unclear = !turn->end && !(certain && state->second) && dwell_is_late(turn, tick, late);
+
+		dwell_path_seen(turn, late,
+				!unclear                                 ? ~0U
+				: !certain && waited < DWELL_LEAST_TIMER ? turn->queue
+									 : turn->path);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
-		else if (!turn->end &&
+		else if (certain && !turn->end && !unclear &&
 			 ++turn->stale >= 8) { /* the path has become longer, and no answer waits behind itself */
 			turn->base_tick = tick;
 			turn->base_echo = arrival->tsecr;
 			turn->stale = 0;
 		}
-	} else if (late < (__s32)dwell_path(turn)) {
-		turn->stale = 0; /* it has not become longer for all */
 	}
-	if (late != DWELL_LATE_UNKNOWN && !carried && waited < DWELL_LEAST_TIMER && !turn->end &&
-	    bytes <= segments.usual && arrival->seq == state->next_seq)
-		dwell_path_seen(turn, late, unit); /* too soon for a timer, and no keepalive */
+	if (!certain && late < (__s32)dwell_path(turn))
+		turn->stale = 0; /* it has not become longer for all */
 	if (!certain && !(turn->flags & DWELL_TURN_TIED))
 		late = DWELL_LATE_UNKNOWN; /* a timer, or a pause, may have delayed all ACKs so far alike */
 	if (!turn->start) {
@@ -97,27 +102,25 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED);
 	DWELL_BARRIER(); /* BPF's stack has no room to keep what is computed from memory */
 	state->came = !several && waited <= DWELL_TOGETHER && dwell_follows_prompt(turn, tick - waited);
-	if (late == DWELL_LATE_UNKNOWN) {
-		if (carried || (!certain && !soon && bytes <= segments.most)) {
-			turn->flags |= DWELL_TURN_UNSURE;
-			end = dwell_turn_earliest(turn, tick, waited);
-		}
-	} else if (several && (certain ? dwell_may_wait(state, tick, late) : prompt || !turn->mss)) {
+	if (late == DWELL_LATE_UNKNOWN
+		    ? carried || (!certain && !soon && bytes <= segments.most)
+		    : several && (certain ? dwell_may_wait(state, tick, late) : prompt || !turn->mss)) {
 		/* a queue on the path, a client that waits for more, or one jumbo segment */
 		turn->flags |= DWELL_TURN_UNSURE;
 		end = dwell_turn_earliest(turn, tick, waited);
-		if ((__s32)(end - (tick - late)) < 0)
+		if (late != DWELL_LATE_UNKNOWN && (__s32)(end - (tick - late)) < 0)
 			end = tick - late;
-	} else if (!certain && late > (__s32)(dwell_path(turn) + unit)) {
-		end = dwell_turn_moved(state, tick, late, waited, carried);
-		turn->flags |= unclear; /* what delayed the ACK before may have delayed the segment */
-		if (!(turn->flags & DWELL_TURN_UNSURE))
-			latest = end;
-		if (turn->flags & DWELL_TURN_MOVED)
+	} else if (late != DWELL_LATE_UNKNOWN) {
+		if (!certain && late > (__s32)(dwell_path(turn) + unit)) {
+			end = dwell_turn_moved(state, tick, late, waited, carried);
+			turn->flags |= unclear; /* what delayed the ACK before may have delayed the segment */
+			if (!(turn->flags & DWELL_TURN_UNSURE))
+				latest = end;
+		} else if (carried) {
+			turn->flags |= DWELL_TURN_CARRIED;
+		}
+		if (turn->flags & (DWELL_TURN_MOVED | DWELL_TURN_CARRIED))
 			end = dwell_turn_queued(turn, tick, late, waited, end, &latest);
-	} else if (carried) {
-		turn->flags |= DWELL_TURN_CARRIED;
-		end = dwell_turn_queued(turn, tick, late, waited, end, &latest);
 	}
 	DWELL_BARRIER(); /* sizes are computed again, as BPF's stack has no room to keep them */
 	if (!carried && bytes <= dwell_segments_of(state).usual)

@@ -35,6 +35,9 @@ const COARSE: f64 = 0.4;
 /// The error, in ticks of the server's clock, of an end that was computed from it, if it is the same for all ends of an
 /// epoch; relative to the mean it is a doubt.
 const TICK_ERROR: f64 = 0.6;
+/// An end that is unknown by more than this multiple of what answers take at least is no slow answer of a client that reacts at
+/// once to all others, as far as anyone knows.
+const OUTLIER: f64 = 8.0;
 /// A client reacts at once if at most this part of its requests comes after a pause.
 const PAUSING: f64 = 0.1;
 /// How far clocks of hosts may part, relative to the time since they were compared.
@@ -135,7 +138,10 @@ fn share(count: u16, epoch: &Epoch) -> f64 {
 fn sooner(epoch: &Epoch) -> f64 {
     let shown = epoch.answered.saturating_sub(u32::from(epoch.unsure) + u32::from(epoch.carried));
     let is_guess = epoch.server_tick_ns > 0 && u32::from(epoch.unsure) > shown;
-    if pauses(epoch) || is_guess { (epoch.unknown_ns as f64 / epoch.answered_ns.max(1) as f64).min(1.0) } else { 0.0 }
+    let unknown_ns = epoch.unknown_ns.min(epoch.answered_ns) as f64;
+    let others_ns = (epoch.answered_ns as f64 - unknown_ns) / f64::from(epoch.answered.max(1));
+    let is_outlier = unknown_ns / f64::from(epoch.unsure.max(1)) > OUTLIER * others_ns;
+    if pauses(epoch) || is_guess || is_outlier { unknown_ns / epoch.answered_ns.max(1) as f64 } else { 0.0 }
 }
 
 /// Returns the mean that is off by the same factor from the least and from the most that it may be.
@@ -174,9 +180,7 @@ fn pauses(epoch: &Epoch) -> bool {
 fn within_tick(epoch: &Epoch) -> f64 {
     let ticks = ticks(epoch);
     let carried = share(epoch.carried, epoch);
-    if share(epoch.moved, epoch) > PAUSING {
-        4.0 * ticks * carried
-    } else if pauses(epoch) || epoch.server_tick_ns > LONGEST_TICK_NS {
+    if share(epoch.moved, epoch) > PAUSING || pauses(epoch) || epoch.server_tick_ns > LONGEST_TICK_NS {
         1.5 * ticks * carried
     } else {
         (1.5 * ticks.min(1.0) * carried).min(MOST_CARRIED)
@@ -225,8 +229,6 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         Some(Reason::TooLong)
     } else if is_unknown(epoch) {
         Some(Reason::DelayedAck)
-    } else if 2 * epoch.repeats > epoch.packets {
-        Some(Reason::Lossy)
     } else if clock(epoch) > COARSE && other_doubt(epoch) < COARSE {
         Some(Reason::CoarseClock)
     } else {

@@ -92,15 +92,32 @@ fn responses_in_pieces_end_with_the_last() {
     assert!(made.is_valid() && made.response_ns.unwrap().abs_diff(9 * MS) < 2 * US, "{made:?}");
 }
 
-#[test]
-fn repeated_acks() {
-    let mut packets = one_by_one(10 * MS, 10 * US);
+/// Repeats each ACK four times.
+fn repeat_acks(packets: &mut Vec<dwell_arrival>) {
     let acks: Vec<_> = packets.iter().filter(|packet| packet.payload_bytes == 0).copied().collect();
     for ack in acks {
         packets.extend((1..5).map(|i| dwell_arrival { time_ns: ack.time_ns + i, ..ack }));
     }
     packets.sort_by_key(|packet| packet.time_ns);
-    assert_fault(&packets, Reason::Lossy);
+}
+
+#[test]
+fn repeated_acks() {
+    let mut pairs = vec![syn(START, 0), tcp(START + MS, 1, 0, 1)];
+    for i in 0..200u32 {
+        let (now, seq, ack) = (START + 2 * MS + u64::from(i) * 20 * MS, 1 + 600 * i, 1 + 1000 * i);
+        pairs.extend([tcp(now, seq, 300, ack), tcp(now + 10 * US, seq + 300, 300, ack)]);
+        pairs.extend([10, 15].map(|ms| tcp(now + ms * MS, seq + 600, 0, ack + if ms == 10 { 500 } else { 1000 })));
+    }
+    repeat_acks(&mut pairs);
+    assert_fault(&pairs, Reason::Lossy);
+
+    // One request at a time ends with the last progress, whatever is repeated.
+    let mut packets = one_by_one(10 * MS, 10 * US);
+    repeat_acks(&mut packets);
+    let config = Config::default();
+    let made = estimate(&config, &epochs(&config, &packets)[1]);
+    assert!(made.is_valid() && made.response_ns.unwrap().abs_diff(10 * MS) < US, "{made:?}");
 }
 
 #[test]

@@ -63,11 +63,12 @@ fn a_handshake_whose_echo_is_no_time_ties_no_clocks() {
 
 #[test]
 fn a_slow_line_is_not_taken_for_a_pause() {
-    for kilobits in [800, 1_200, 2_000] {
+    for (kilobits, bytes) in [(550, 1_224), (800, 970), (1_200, 970), (2_000, 970)] {
         assert_not_misled(&outcome(|setting| {
             setting.bits_per_second = 1_000 * kilobits;
+            setting.rtt_ns = 9 * MS;
             setting.service_ns = Draw::Between(MS, 2 * MS);
-            setting.answer_bytes = Draw::Always(970);
+            setting.answer_bytes = Draw::Always(bytes);
         }));
     }
 }
@@ -95,6 +96,26 @@ fn a_client_that_waits_for_more_segments_is_not_taken_for_a_queue() {
             setting.is_probing = true;
         }));
     }
+    // What the server sends again draws an ACK sooner than any timer, and always as late.
+    assert_not_misled(&outcome(|setting| {
+        setting.rtt_ns = 7 * MS;
+        setting.service_ns = Draw::Between(400 * US, MS);
+        setting.think_ns = Draw::Always(20 * MS);
+        setting.answer_bytes = Draw::Either(609, 3_654, 0.2);
+        setting.acks = Acks::Every { segments: 8, timer_ns: 100 * MS };
+        setting.is_probing = true;
+    }));
+}
+
+#[test]
+fn a_timer_of_25_ms_is_not_taken_for_the_server_where_there_is_no_clock() {
+    assert_not_misled(&outcome(|setting| {
+        setting.rtt_ns = 260 * US;
+        setting.service_ns = Draw::Always(2_300 * US);
+        setting.think_ns = Draw::Between(0, 42 * MS);
+        setting.acks = Acks::Every { segments: 2, timer_ns: 25 * MS };
+        setting.tick_ns = 100 * MS;
+    }));
 }
 
 #[test]
