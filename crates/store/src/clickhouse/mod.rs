@@ -21,6 +21,7 @@ use ureq::{
 use crate::{
     Refusal, StoreError, Waiting,
     columns::{Table, tables},
+    error::remedy_of,
 };
 
 /// Columns that identify a row among those of all stores, so that one that arrives again is recognized.
@@ -206,7 +207,8 @@ impl Server {
         };
         let Some(table) = tables().into_iter().find(|table| table.name == first.table) else {
             let said = format!("this dwell has no table '{}'", first.table);
-            return Err(StoreError::Refused { address: self.address.to_string(), said, refusal: Refusal::Table });
+            let address = self.address.to_string();
+            return Err(StoreError::Refused { address, said, remedy: "", refusal: Refusal::Table });
         };
         let there = if again { self.present(table.name, spool, rows, limit)? } else { HashSet::new() };
         let mut lines = Vec::new();
@@ -358,16 +360,19 @@ impl Server {
     }
 
     fn unreachable(&self, why: &ureq::Error) -> StoreError {
-        StoreError::Unreachable { address: self.address.to_string(), why: why.to_string() }
+        let port = if self.address.is_tls { "https_port" } else { "http_port" };
+        StoreError::Unreachable { address: self.address.to_string(), port, why: why.to_string() }
     }
 
     fn refused(&self, code: Option<u32>, answer: &str) -> StoreError {
         let (found, line) = exception(answer).unzip();
         let line = line.unwrap_or_else(|| answer.lines().next().unwrap_or("nothing"));
+        let code = code.or(found);
         StoreError::Refused {
             address: self.address.to_string(),
-            said: excerpt(line, SHOWN),
-            refusal: Refusal::of(code.or(found), line),
+            said: excerpt(line, SHOWN).trim_end().trim_end_matches(" Log:").to_owned(),
+            remedy: remedy_of(code, line),
+            refusal: Refusal::of(code, line),
         }
     }
 }
