@@ -7,7 +7,8 @@
 -- an hour only hosts and pairs of hosts. Read the views intervals_5, paths_5, intervals_60 and paths_60.
 --
 -- A row that a collector sends again is counted twice here if the server was still inserting it when the collector asked for
--- it: the server merges only the two rows.
+-- it: the server merges only the two rows. Rows of the insert within which a server was killed may be missing here: it inserts them
+-- first, and adds them to the sums then.
 
 CREATE TABLE IF NOT EXISTS intervals_5_sums (
 	time DateTime, host String, src String, sport UInt16, dst String, dport UInt16, segment String, direction String, retransmitted UInt8,

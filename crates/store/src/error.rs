@@ -61,10 +61,12 @@ pub enum StoreError {
         remedy: &'static str,
     },
     /// No ClickHouse server answers.
-    #[error("cannot reach {address}: {why}: see that the server runs, and has this http_port")]
+    #[error("cannot reach {address}: {why}: see that the server runs, and has this {port}")]
     Unreachable {
         /// The server's address.
         address: String,
+        /// The setting of the server that has its port.
+        port: &'static str,
         /// What failed.
         why: String,
     },
@@ -93,12 +95,14 @@ pub enum StoreError {
         bytes: u64,
     },
     /// A ClickHouse server refused a request.
-    #[error("{address} says: {said}")]
+    #[error("{address} says: {said}{remedy}")]
     Refused {
         /// The server's address.
         address: String,
         /// The server's error.
         said: String,
+        /// What to do about it, or nothing.
+        remedy: &'static str,
         /// What would be refused again.
         refusal: Refusal,
     },
@@ -139,6 +143,27 @@ impl Refusal {
     }
 }
 
+/// Returns what to do about an exception of a ClickHouse server with this code, or about an answer without one.
+pub(crate) fn remedy_of(code: Option<u32>, said: &str) -> &'static str {
+    match code {
+        // UNKNOWN_DATABASE
+        Some(81) => "; make it with CREATE DATABASE on that server, or name another one",
+        // UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED
+        Some(192..=194 | 516) => {
+            "; the user is CLICKHOUSE_USER of the environment, or else default, and the password is in the file of \
+             --clickhouse-password-file or in CLICKHOUSE_PASSWORD"
+        }
+        // ACCESS_DENIED
+        Some(497) => "; the user needs the rights to create tables, insert and select",
+        // NO_SUCH_COLUMN_IN_TABLE, UNKNOWN_IDENTIFIER
+        Some(16 | 47) => "; its table has other columns, as that of another version of dwell: name another database",
+        // ALL_CONNECTION_TRIES_FAILED
+        Some(279) => "; see that all servers of its cluster run",
+        None if said.contains("clickhouse-client") => "; name the server's http_port",
+        _ => "",
+    }
+}
+
 impl StoreError {
     /// Returns true if another file or option would help.
     pub fn is_usage(&self) -> bool {
@@ -163,7 +188,7 @@ pub(super) fn remedy(sqlite: &rusqlite::Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::Refusal;
+    use super::{Refusal, remedy_of};
 
     #[test]
     fn only_what_is_about_the_data_is_put_aside() {
@@ -179,6 +204,23 @@ mod tests {
             (None, "<html>502 Bad Gateway</html>", Refusal::Now),
         ] {
             assert_eq!(Refusal::of(code, said), refusal, "{code:?} {said}");
+        }
+    }
+
+    #[test]
+    fn what_a_newcomer_meets_has_a_remedy() {
+        for (code, said, remedy) in [
+            (Some(81), "Database dwell does not exist", "CREATE DATABASE"),
+            (Some(193), "Wrong password for user default", "--clickhouse-password-file"),
+            (Some(516), "default: Authentication failed", "CLICKHOUSE_USER"),
+            (Some(497), "default: Not enough privileges", "rights"),
+            (Some(47), "Unknown expression identifier `time_ns`", "another version"),
+            (Some(279), "All connection tries failed. Log: ", "servers of its cluster"),
+            (None, "Port 9000 is for clickhouse-client program.", "http_port"),
+            (Some(252), "Too many parts", ""),
+        ] {
+            let found = remedy_of(code, said);
+            assert!(found.contains(remedy) && found.is_empty() == remedy.is_empty(), "{code:?} {said}: {found}");
         }
     }
 }

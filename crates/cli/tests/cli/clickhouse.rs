@@ -4,14 +4,16 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    path::Path,
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dwell_engine::histogram::Histogram;
 use dwell_testbed::Namespace;
 use nix::sys::signal::Signal;
+use rusqlite::Connection;
 
 use crate::{
     fleet::{Chat, Office, ended, pair, patiently},
@@ -22,22 +24,40 @@ use crate::{
 const STORE: &str = "clickhouse://127.0.0.1:8123/dwell";
 const PASSWORD: &str = "CLICKHOUSE_PASSWORD=secret";
 
-/// A server on the loopback of a namespace.
+/// A server in a namespace.
 struct ClickHouse<'a> {
     namespace: &'a Namespace,
     office: &'a Office,
+    /// The name of its folder, and variables of its environment.
+    name: &'a str,
+    variables: &'a [&'a str],
     process: Option<Process>,
 }
 
 impl<'a> ClickHouse<'a> {
+    /// Starts one on the loopback of the namespace, with an empty database.
     fn start(namespace: &'a Namespace, office: &'a Office) -> ClickHouse<'a> {
-        let folder = office.path("server");
+        let mut server = ClickHouse::prepare(namespace, office, "server", &[]);
+        server.start_again();
+        server.ask("CREATE DATABASE dwell", "default");
+        server
+    }
+
+    /// Writes what one needs, which is not started.
+    fn prepare(
+        namespace: &'a Namespace,
+        office: &'a Office,
+        name: &'a str,
+        variables: &'a [&'a str],
+    ) -> ClickHouse<'a> {
+        let folder = office.path(name);
         fs::create_dir(&folder).unwrap();
         let [certificate, key] = certificate(&folder);
         let folder = folder.to_str().unwrap();
         let config = format!(
             "<yandex><logger><level>warning</level><console>1</console></logger>
-            <http_port>8123</http_port><https_port>8443</https_port><listen_host>127.0.0.1</listen_host>
+            <http_port>8123</http_port><https_port>8443</https_port><tcp_port>9000</tcp_port>
+            <listen_host>127.0.0.1</listen_host>
             <openSSL><server><certificateFile>{certificate}</certificateFile><privateKeyFile>{key}</privateKeyFile>
             <verificationMode>none</verificationMode></server></openSSL>
             <path>{folder}/data/</path><tmp_path>{folder}/tmp/</tmp_path>
@@ -52,20 +72,15 @@ impl<'a> ClickHouse<'a> {
             </default></users><quotas><default/></quotas></yandex>";
         fs::write(format!("{folder}/config.xml"), config).unwrap();
         fs::write(format!("{folder}/users.xml"), users).unwrap();
-        let mut server = ClickHouse { namespace, office, process: None };
-        server.start_again();
-        server.ask("CREATE DATABASE dwell", "default");
-        server
+        ClickHouse { namespace, office, name, variables, process: None }
     }
 
     fn start_again(&mut self) {
-        let config = self.office.path("server/config.xml");
-        let config = format!("--config-file={}", config.to_str().unwrap());
         // It also writes next to its own file.
-        let script = "cd \"$1\" && exec clickhouse-server \"$2\"";
-        let folder = self.office.path("server");
-        let arguments = ["-c", script, "sh", folder.to_str().unwrap(), &config];
-        let mut process = spawn(self.namespace, "sh", &arguments);
+        let script = "cd \"$1\" && exec clickhouse-server --config-file=\"$1/config.xml\"";
+        let folder = self.office.path(self.name);
+        let arguments = ["sh", "-c", script, "sh", folder.to_str().unwrap()];
+        let mut process = spawn(self.namespace, "env", &[self.variables, &arguments].concat());
         patiently("the server listens", || {
             if process.has_ended() {
                 return true;
@@ -76,6 +91,12 @@ impl<'a> ClickHouse<'a> {
             panic!("no server:\n{}", process.end());
         }
         self.process = Some(process);
+    }
+
+    /// Runs a file of statements.
+    fn run(&self, ddl: &str, database: &str) {
+        let ddl: String = ddl.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+        ddl.split(';').filter(|step| !step.trim().is_empty()).for_each(|step| _ = self.ask(step, database));
     }
 
     fn stop(&mut self, signal: Signal) {
@@ -272,6 +293,7 @@ fn root_rows_go_over_tls_to_a_server_with_a_certificate_of_the_hosts_authorities
     assert_eq!(stranger.status, Some(2), "{stranger}");
     assert!(stranger.stderr.contains("cannot reach clickhouses://127.0.0.1:8443/dwell: "), "{stranger}");
     assert!(stranger.stderr.contains("certificate"), "{stranger}");
+    assert!(stranger.stderr.contains("has this https_port"), "{stranger}");
     let unknown = collect(&["SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/nonexistent"]);
     assert_eq!(unknown.status, Some(3), "{unknown}");
     assert!(
@@ -295,10 +317,8 @@ fn root_rows_of_five_minutes_and_of_an_hour_have_the_histograms_of_their_rows_to
     };
     // The tables are there.
     ended(collect(), 0);
-    let ddl = include_str!("../../../../dist/clickhouse/downsample.sql");
-    let ddl: String = ddl.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
     for _ in ["once", "again"] {
-        ddl.split(';').filter(|step| !step.trim().is_empty()).for_each(|step| _ = server.ask(step, "dwell"));
+        server.run(include_str!("../../../../dist/clickhouse/downsample.sql"), "dwell");
     }
     let collector = collect();
     let a = office.agent(&pair.left, "a", &["--interval", "200ms"]);
@@ -345,6 +365,142 @@ fn root_rows_of_five_minutes_and_of_an_hour_have_the_histograms_of_their_rows_to
             }
         }
     }
+}
+
+/// The tables and the configuration that are installed for a cluster, on one that coordinates by ZooKeeper. Another pair of agents on
+/// the same hosts, with a collector of its own, says what each row is to have.
+#[test]
+fn root_rows_of_three_collectors_on_two_shards_are_those_of_one_collector_though_one_of_each_is_killed() {
+    if unavailable() {
+        return;
+    }
+    if !Path::new("/usr/share/java/zookeeper.jar").exists() {
+        return dwell_testbed::skip::skip("there is no ZooKeeper, which Debian's package zookeeper has");
+    }
+    let (pair, office) = pair("clickhouse-shards");
+    let zookeeper = office.path("zoo.cfg");
+    let folder = office.path("zookeeper");
+    fs::create_dir(&folder).unwrap();
+    let settings = format!("dataDir={}\nclientPort=9181\nadmin.enableServer=false\n", folder.display());
+    fs::write(&zookeeper, settings).unwrap();
+    let main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+    let arguments = ["-Xmx256m", "-cp", "/usr/share/java/*", main, zookeeper.to_str().unwrap()];
+    let mut zookeeper = spawn(&pair.left, "java", &arguments);
+    patiently("ZooKeeper listens", || {
+        zookeeper.has_ended() || pair.left.enter(|| TcpStream::connect("127.0.0.1:9181").is_ok()).unwrap()
+    });
+    let config = include_str!("../../../../dist/compose/clickhouse.xml").replace("clickhouse>", "yandex>");
+    let config = [("clickhouse-1", "10.78.0.1"), ("clickhouse-2", "10.78.0.2"), ("keeper</", "10.78.0.1</")]
+        .iter()
+        .fold(config, |config, (name, address)| config.replace(name, address));
+    let login = ["CLICKHOUSE_USER=default", PASSWORD];
+    let of_shards = [1, 2].map(|shard| [format!("SHARD={shard}"), format!("REPLICA=clickhouse-{shard}")]);
+    let of_shards = of_shards.each_ref().map(|[shard, replica]| [login[0], login[1], shard, replica]);
+    let shard = |namespace, name: &'static str| {
+        let variables = &of_shards[usize::from(name == "2")];
+        let mut server = ClickHouse::prepare(namespace, &office, name, variables);
+        let more = office.path(name).join("config.d");
+        fs::create_dir(&more).unwrap();
+        fs::write(more.join("dwell.xml"), &config).unwrap();
+        server.start_again();
+        server
+    };
+    let (mut first, mut second) = (shard(&pair.left, "1"), shard(&pair.right, "2"));
+    first.run(include_str!("../../../../dist/clickhouse/cluster.sql"), "default");
+    first.run(include_str!("../../../../dist/clickhouse/cluster-downsample.sql"), "default");
+
+    let key = office.path("key");
+    let spools = [1, 2, 3].map(|number| office.path(&format!("spool-{number}")));
+    let listening = [4791, 4792, 4793].map(|port| format!("10.78.0.1:{port}"));
+    let collect = |number: usize| {
+        let (listen, spool) = (&listening[number], spools[number].to_str().unwrap());
+        let always = [PASSWORD, DWELL, "collect", "--listen", listen, "--key-file", key.to_str().unwrap()];
+        spawn(&pair.left, "env", &[&always[..], &["--store", STORE, "--spool", spool]].concat())
+    };
+    let mut collectors = [0, 1, 2].map(collect);
+    let one = office.collect(&pair.left, &[]);
+    let several = listening.join(",");
+    let agents = [(&pair.left, "c", "a"), (&pair.right, "d", "b")].map(|(namespace, of_several, of_one)| {
+        let of_several = office.agent(namespace, of_several, &["--collector", &several]);
+        [of_several, office.agent(namespace, of_one, &[])]
+    });
+    let mut chats: Vec<_> =
+        (0..12).map(|_| Chat::open(&pair.left, &pair.right, "10.78.0.2".parse().unwrap())).collect();
+    let mut talk = |seconds| {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(seconds) {
+            chats.iter_mut().for_each(|chat| chat.say(1));
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    talk(3);
+    patiently("more is matched", || first.matched() > 0);
+    let count = |table: &str| first.number(&format!("SELECT sum(count) FROM {table}"));
+    patiently("all are in the sums", || {
+        ["intervals", "paths"].iter().all(|table| count(&format!("{table}_5")) == count(table))
+    });
+    collectors[1].signal(Signal::SIGKILL);
+    // Longer than agents wait before others get its share.
+    talk(14);
+    second.stop(Signal::SIGKILL);
+    talk(3);
+    patiently("more waits", || spools.iter().any(|spool| waiting(spool) > 0));
+    let [left, killed, right] = collectors;
+    killed.end();
+    collectors = [left, collect(1), right];
+    talk(2);
+    second.start_again();
+    talk(3);
+    agents.into_iter().flatten().for_each(|agent| _ = ended(agent, 0));
+    patiently("none waits", || spools.iter().all(|spool| waiting(spool) == 0));
+    for collector in collectors {
+        let run = ended(collector, 0);
+        assert!(run.stderr.contains("takes rows again"), "{run}");
+    }
+    ended(one, 0);
+
+    let given: i64 = spools.iter().map(|spool| figures(spool, "SELECT '', seq FROM sqlite_sequence")[0].1).sum();
+    let rows = |table: &str| first.number(&format!("SELECT count() FROM {table}"));
+    let all = ["intervals", "paths", "clock", "counter", "lost", "gray"].map(|table| {
+        assert!(table == "lost" || table == "gray" || rows(&format!("{table}_local")) < rows(table), "{table}");
+        assert_eq!(first.number(&format!("SELECT uniqExact(spool, row) FROM {table}")), rows(table), "{table}");
+        rows(table)
+    });
+    assert_eq!(all.iter().sum::<i64>(), given, "{all:?}");
+    assert_eq!(rows("lost"), 0);
+    let by = "direction, segment, retransmitted, src, sport, dst, dport";
+    let sql = format!("SELECT host, {by}, sum(count) FROM intervals WHERE count > 0 GROUP BY host, {by}");
+    let told = first.ask(&sql, "dwell").replace("\\N", "");
+    let mut told: Vec<_> = told.lines().collect();
+    told.sort_unstable();
+    let columns: Vec<_> = by.split(", ").map(|column| format!("ifnull({column}, '')")).collect();
+    let line = format!("CASE host WHEN 'a' THEN 'c' ELSE 'd' END || char(9) || {}", columns.join(" || char(9) || "));
+    let known = figures(
+        &office.path("store"),
+        &format!("SELECT {line}, sum(count) FROM intervals WHERE count > 0 GROUP BY host, {by}"),
+    );
+    let mut known: Vec<_> = known.into_iter().map(|(names, count)| format!("{names}\t{count}")).collect();
+    known.sort_unstable();
+    assert!(known.len() > 100, "{known:?}");
+    assert_eq!(told, known);
+    let (matched, of_one) = (first.matched(), office.matched());
+    eprintln!("of {of_one} bytes that one collector matched, three have {matched}");
+    assert!(matched <= of_one && matched > of_one / 2, "{matched} of {of_one}");
+    first.stop(Signal::SIGTERM);
+}
+
+/// Rows that a spool has not sent.
+fn waiting(spool: &Path) -> i64 {
+    figures(spool, &WAITING.replace("count", "'', count"))[0].1
+}
+
+/// Names and numbers that a query of an SQLite file gives.
+fn figures(file: &Path, sql: &str) -> Vec<(String, i64)> {
+    let file = Connection::open(file).unwrap();
+    file.busy_timeout(Duration::from_secs(10)).unwrap();
+    let mut query = file.prepare(sql).unwrap();
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
 }
 
 const WAITING: &str = "SELECT count(*) FROM waiting";

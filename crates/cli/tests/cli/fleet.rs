@@ -66,7 +66,7 @@ impl Office {
         process
     }
 
-    /// Starts an agent, and waits until it stamps.
+    /// Starts an agent of this collector, if `more` names no others, and waits until it stamps.
     pub fn agent(&self, namespace: &Namespace, name: &str, more: &[&str]) -> Process {
         self.agent_of(namespace, name, &[&["--port", &PORT.to_string()], more].concat())
     }
@@ -83,8 +83,6 @@ impl Office {
             "agent",
             "--buffer-dir",
             buffer.to_str().unwrap(),
-            "--collector",
-            &at,
             "--key-file",
             key.to_str().unwrap(),
             "--name",
@@ -92,7 +90,8 @@ impl Office {
             "--sample-bytes",
             "64",
         ];
-        let mut process = start(&[&always, more].concat());
+        let collector: &[&str] = if more.contains(&"--collector") { &[] } else { &["--collector", &at] };
+        let mut process = start(&[&always, collector, more].concat());
         patiently("it stamps", || process.has_ended() || links(process.id()) >= 10);
         if process.has_ended() {
             panic!("it does not stamp:\n{}", process.end());

@@ -241,7 +241,7 @@ fn what_cannot_be_read_is_said() {
         assert!(run.stderr.contains(reason), "{run}");
     };
     refused(2, "cannot open the store", "/nowhere/store");
-    refused(2, "a ClickHouse server cannot be read", "clickhouse://192.0.2.1:8123/dwell");
+    refused(2, "`dwell report --store clickhouse://192.0.2.1:8123/dwell`", "clickhouse://192.0.2.1:8123/dwell");
     let letter = stored.0.path().join("letter");
     std::fs::write(&letter, "Dear Sir or Madam, ".repeat(300)).unwrap();
     refused(2, "is not a store of dwell", file(&letter));

@@ -21,6 +21,7 @@ use ureq::{
 use crate::{
     Refusal, StoreError, Waiting,
     columns::{Table, tables},
+    error::remedy_of,
 };
 
 /// Columns that identify a row among those of all stores, so that one that arrives again is recognized.
@@ -206,7 +207,8 @@ impl Server {
         };
         let Some(table) = tables().into_iter().find(|table| table.name == first.table) else {
             let said = format!("this dwell has no table '{}'", first.table);
-            return Err(StoreError::Refused { address: self.address.to_string(), said, refusal: Refusal::Table });
+            let address = self.address.to_string();
+            return Err(StoreError::Refused { address, said, remedy: "", refusal: Refusal::Table });
         };
         let there = if again { self.present(table.name, spool, rows, limit)? } else { HashSet::new() };
         let mut lines = Vec::new();
@@ -358,16 +360,19 @@ impl Server {
     }
 
     fn unreachable(&self, why: &ureq::Error) -> StoreError {
-        StoreError::Unreachable { address: self.address.to_string(), why: why.to_string() }
+        let port = if self.address.is_tls { "https_port" } else { "http_port" };
+        StoreError::Unreachable { address: self.address.to_string(), port, why: why.to_string() }
     }
 
     fn refused(&self, code: Option<u32>, answer: &str) -> StoreError {
         let (found, line) = exception(answer).unzip();
         let line = line.unwrap_or_else(|| answer.lines().next().unwrap_or("nothing"));
+        let code = code.or(found);
         StoreError::Refused {
             address: self.address.to_string(),
-            said: excerpt(line, SHOWN),
-            refusal: Refusal::of(code.or(found), line),
+            said: excerpt(line, SHOWN).trim_end().trim_end_matches(" Log:").to_owned(),
+            remedy: remedy_of(code, line),
+            refusal: Refusal::of(code, line),
         }
     }
 }
@@ -398,25 +403,76 @@ fn exception(answer: &str) -> Option<(u32, &str)> {
 mod tests {
     use super::*;
 
-    /// `UPDATE_DDL=1` writes the file anew.
+    /// Compares a file of DDL with what it is to have after the comment at its beginning. `UPDATE_DDL=1` writes it anew.
+    fn compare(file: &str, wanted: &str) {
+        let text = installed(file);
+        let header = text.lines().take_while(|line| line.starts_with("--")).map(|line| format!("{line}\n"));
+        let wanted = header.collect::<String>() + wanted;
+        if std::env::var_os("UPDATE_DDL").is_some() {
+            std::fs::write(format!("{FOLDER}/{file}"), &wanted).unwrap();
+        }
+        assert_eq!(text, wanted, "{file}");
+    }
+
+    fn installed(file: &str) -> String {
+        std::fs::read_to_string(format!("{FOLDER}/{file}")).unwrap()
+    }
+
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/clickhouse");
+
     #[test]
     fn tables_of_a_cluster_have_the_columns_of_a_store() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/clickhouse/cluster.sql");
-        let text = std::fs::read_to_string(path).unwrap();
-        let mark = "CREATE DATABASE IF NOT EXISTS dwell ON CLUSTER dwell;\n";
-        let mut wanted = text[..text.find(mark).unwrap() + mark.len()].to_owned();
+        let mut wanted = "\nCREATE DATABASE IF NOT EXISTS dwell ON CLUSTER dwell;\n".to_owned();
         for table in tables() {
             let (name, columns) = (table.name, columns(table));
             wanted += &format!(
                 "\nCREATE TABLE IF NOT EXISTS dwell.{name}_local ON CLUSTER dwell ({columns})\n\
-                 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{{shard}}/dwell/{name}', '{{replica}}')\n{LAYOUT};\n\
-                 CREATE TABLE IF NOT EXISTS dwell.{name} ON CLUSTER dwell AS dwell.{name}_local\n\
-                 ENGINE = Distributed(dwell, dwell, {name}_local, cityHash64(spool, row));\n"
+                 ENGINE = {}\n{LAYOUT};\n{}",
+                replicated("ReplacingMergeTree", name),
+                distributed(name, ", cityHash64(spool, row)")
             );
         }
-        if std::env::var_os("UPDATE_DDL").is_some() {
-            std::fs::write(path, &wanted).unwrap();
+        compare("cluster.sql", &wanted);
+    }
+
+    fn replicated(engine: &str, table: &str) -> String {
+        format!("Replicated{engine}('/clickhouse/tables/{{shard}}/dwell/{table}', '{{replica}}')")
+    }
+
+    fn distributed(table: &str, by: &str) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS dwell.{table} ON CLUSTER dwell AS dwell.{table}_local\n\
+             ENGINE = Distributed(dwell, dwell, {table}_local{by});\n"
+        )
+    }
+
+    #[test]
+    fn sums_and_times_to_keep_of_a_cluster_are_those_of_one_server() {
+        let begins = |line: &str| line.starts_with("CREATE") || line.starts_with("ALTER");
+        for file in ["downsample.sql", "retain.sql"] {
+            let (text, mut wanted, mut table) = (installed(file), "\n".to_owned(), "");
+            for line in text.lines().skip_while(|line| !begins(line)) {
+                let at_end = |word: &str| line.strip_prefix(word).and_then(|rest| rest.split_once(' '));
+                wanted += &if let Some((name, rest)) = at_end("CREATE TABLE IF NOT EXISTS ") {
+                    table = name;
+                    format!("CREATE TABLE IF NOT EXISTS dwell.{name}_local ON CLUSTER dwell {rest}\n")
+                } else if line.contains(" = AggregatingMergeTree()") {
+                    let engine = replicated("AggregatingMergeTree", table);
+                    format!("{}\n{}", line.replace("AggregatingMergeTree()", &engine), distributed(table, ""))
+                } else if let Some((view, rest)) = at_end("CREATE MATERIALIZED VIEW IF NOT EXISTS ") {
+                    let rest = rest.replace("TO ", "TO dwell.").replace(" AS", "_local AS");
+                    format!("CREATE MATERIALIZED VIEW IF NOT EXISTS dwell.{view} ON CLUSTER dwell {rest}\n")
+                } else if let Some((view, rest)) = at_end("CREATE VIEW IF NOT EXISTS ") {
+                    format!("CREATE VIEW IF NOT EXISTS dwell.{view} ON CLUSTER dwell {rest}\n")
+                } else if let Some((name, rest)) = at_end("ALTER TABLE ") {
+                    format!("ALTER TABLE dwell.{name}_local ON CLUSTER dwell {rest}\n")
+                } else if let Some(name) = line.strip_prefix("FROM ") {
+                    format!("FROM dwell.{name}{}\n", if name.ends_with("_sums") { "" } else { "_local" })
+                } else {
+                    format!("{line}\n")
+                };
+            }
+            compare(&format!("cluster-{file}"), &wanted);
         }
-        assert_eq!(text, wanted);
     }
 }

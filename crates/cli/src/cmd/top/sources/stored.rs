@@ -93,7 +93,10 @@ impl StoreFile {
     /// If it cannot be read, or is not a store.
     pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Screenful), Failure> {
         if path.to_str().is_some_and(Address::is_meant_by) {
-            return Err(Failure::usage(anyhow!("--store is an SQLite file here: a ClickHouse server cannot be read")));
+            return Err(Failure::usage(anyhow!(
+                "--store is an SQLite file here: a ClickHouse server cannot be read; `dwell report --store {}` draws what it has",
+                path.display()
+            )));
         }
         let mut shown = Screenful::of_store(args.settings(), filter, &args.names, Source::default())?;
         shown.path = Some(path.to_owned());
