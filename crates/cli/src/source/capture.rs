@@ -36,6 +36,8 @@ const MOST_CUT: u64 = 10;
 const RESOLUTION_NS: u64 = 1_000;
 /// Packets between two steps of the progress bar.
 const STRIDE: u64 = 4096;
+/// Packets between two looks whether the run is to end. Each reads a clock, which takes a fifth of what a packet takes.
+const LOOK_STRIDE: u64 = 64;
 
 /// The remedy where headers are cut.
 pub const MORE_OF_EACH: &str = "capture more of each packet (tcpdump -s 128)";
@@ -177,11 +179,12 @@ impl<'a> Capture<'a> {
                 break;
             }
             comments.drain(..).for_each(|comment| self.input.reader.comment(comment));
-            if self.input.is_file && stop.is_asked() {
+            let packets = self.input.reader.packets();
+            if self.input.is_file && packets.is_multiple_of(LOOK_STRIDE) && stop.is_asked() {
                 self.input.cut();
                 break;
             }
-            if self.input.reader.packets().is_multiple_of(STRIDE) {
+            if packets.is_multiple_of(STRIDE) {
                 progress.advance_to(self.input.reader.position());
             }
         }
