@@ -108,7 +108,8 @@ mod tests {
         let key = Key { peer: peer.parse().unwrap(), port, role: Role::Client, pid: Some(pid), seen_from: None };
         let mut times = Times::default();
         times.add(Part::Answer, waited_ns);
-        Group { key, counted: CountKind::Whole, connections: 1, refused: 0, times, answers: ByLength::default() }
+        let (counted, answers) = (CountKind::Whole, ByLength::default());
+        Group { key, counted, connections: 1, brief: 0, refused: 0, times, answers, answered_polls: 0 }
     }
 
     fn common(groups: &[Group]) -> Option<Shared> {

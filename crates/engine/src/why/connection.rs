@@ -7,10 +7,11 @@ use std::cmp::Ordering;
 
 use super::{
     Part, Role, Times,
+    cause::stalled_peer::MIN_STALL_NS,
     figures::{ByLength, ConnectionFigures, Silences},
     poll::{
-        CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, last_of_both, round_trip, unread,
-        written,
+        CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, is_stuck, last_of_both, round_trip,
+        unread, written,
     },
 };
 use crate::{
@@ -109,6 +110,8 @@ pub struct Connection {
     held_since_ns: Option<u64>,
     /// Since when the application holds one back.
     corked_since_ns: Option<u64>,
+    /// Since when data waits although nothing keeps it from leaving.
+    stuck_since_ns: Option<u64>,
     /// When the burst after the last idleness began, if the congestion window was smaller then than before.
     burst_ns: Option<u64>,
     peak_cwnd: u32,
@@ -158,6 +161,7 @@ impl Connection {
             is_sent_again: false,
             held_since_ns: None,
             corked_since_ns: None,
+            stuck_since_ns: None,
             burst_ns: None,
             peak_cwnd: 0,
             burst_bytes: 0,
@@ -179,6 +183,7 @@ impl Connection {
         let dt_ns = now.time_ns.saturating_sub(self.last.time_ns);
         self.spend(dt_ns);
         self.follow_progress(now);
+        self.follow_stuck(now);
         self.follow_held(now);
         self.follow_burst(now);
         let more =
@@ -193,8 +198,9 @@ impl Connection {
         if wrote || got || has_read {
             self.end_left(wrote && !has_read);
         }
-        let has_answer = if self.figures.role == Role::Server { wrote } else { got };
-        self.figures.answered_polls += u64::from(has_answer);
+        let (asked, answered) = if self.figures.role == Role::Server { (got, wrote) } else { (wrote, got) };
+        let was_asked = asked || self.is_unsure || self.speaker == self.client();
+        self.figures.answered_polls += u64::from(answered && was_asked);
         if wrote || got {
             let alone = match (wrote, got) {
                 (true, true) => None,
@@ -247,6 +253,11 @@ impl Connection {
         if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
             self.break_silence(client.other());
         }
+    }
+
+    /// Tells that the connection was over so soon that searches find only some of its kind.
+    pub fn was_brief(&mut self) {
+        self.figures.is_brief = true;
     }
 
     /// Tells that the connection was found by chance, and for how many that were not found it stands in what they waited for.
@@ -364,6 +375,26 @@ impl Connection {
             self.is_sent_again = false;
             let spent = std::mem::take(&mut self.since_progress);
             self.under_way.plus(&spent);
+        }
+    }
+
+    /// Follows data that waits although nothing keeps it from leaving: from when that is longer than any application holds data
+    /// back, it is the wait for a timeout.
+    fn follow_stuck(&mut self, now: &Reading) {
+        // The kernel counts as sent what it could not send.
+        let (before, acked) = (&self.last, |reading: &Reading| reading.info.bytes_acked);
+        if !is_stuck(&before.info) || !is_stuck(&now.info) || acked(before) != acked(now) {
+            self.stuck_since_ns = None;
+            return;
+        }
+        let since_ns = *self.stuck_since_ns.get_or_insert(before.time_ns);
+        let (stuck_ns, before_ns) = (now.time_ns.saturating_sub(since_ns), before.time_ns.saturating_sub(since_ns));
+        if stuck_ns >= MIN_STALL_NS {
+            self.figures.is_stuck = true;
+            self.figures.stalled_ns = self.figures.stalled_ns.max(stuck_ns);
+            let parts = [Part::Transfer, Part::RemoteQueue, Part::Application, Part::SlowStart, Part::Pacing];
+            let more_ns = if before_ns < MIN_STALL_NS { stuck_ns } else { stuck_ns - before_ns };
+            self.under_way.shift_from(&parts, Part::Timeout, more_ns as f64);
         }
     }
 

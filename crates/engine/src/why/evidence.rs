@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    ByLength, Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process,
-    RequestEnds, Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, cause::LONG_NS,
+    Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, RequestEnds,
+    Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, cause::LONG_NS,
     connection::between::resolution_ns, figures::ConnectionFigures,
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
@@ -104,6 +104,8 @@ pub struct Evidence {
     pub answer: Silences,
     /// Segments with data that have arrived on connections that this host has opened: at least as many as answers.
     pub awaited_segments: u64,
+    /// Segments with data that were sent on connections that this host has opened: at least as many as requests.
+    pub asked_segments: u64,
     /// The least number of answers of this host, and of those to it, that polls are sure of: polls before which there was one.
     pub answered_polls: [u64; 2],
     /// Between two writes of one transfer.
@@ -139,6 +141,8 @@ pub struct Evidence {
     pub stalled_ns: u64,
     /// Live connections whose server has acknowledged nothing but their opening, though data was sent again.
     pub untaken: u64,
+    /// Live connections whose data waited for long although nothing was in flight and the peer's window had room.
+    pub stuck: u64,
     /// How often TCP found out that packets which it had sent had overtaken each other.
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
@@ -259,22 +263,21 @@ impl Evidence {
         if figures.polls < 2 && figures.unopened_ns.is_none() {
             return false;
         }
-        let is_of = |group: &Group| group.key == key && group.counted == counted;
-        let at = self.groups.iter().position(is_of).unwrap_or(self.groups.len());
-        // Clients may be many; whom a service asks is needed to judge it.
-        if at < MAX_GROUPS || key.role == Role::Client && at < 2 * MAX_GROUPS {
-            if at == self.groups.len() {
-                let (times, answers) = (Times::default(), ByLength::default());
-                self.groups.push(Group { key, counted, connections: 0, refused: 0, times, answers });
-            }
-            let group = &mut self.groups[at];
-            group.connections += connections;
-            group.times.plus(&figures.times.scaled(1.0 + figures.others));
-            group.answers.plus(&figures.answers.times(1.0 + figures.others));
-            group.refused += figures.ends_of_requests.refused;
+        let with_others = 1.0 + figures.others;
+        self.add_group(&Group {
+            key,
+            counted,
+            connections,
+            brief: u64::from(figures.is_brief) * connections,
+            refused: figures.ends_of_requests.refused,
+            times: figures.times.scaled(with_others),
+            answers: figures.answers.times(with_others),
+            answered_polls: (figures.answered_polls as f64 * with_others) as u64,
+        });
+        if figures.role == Role::Client {
+            self.awaited_segments += (figures.segments_received as f64 * with_others) as u64;
+            self.asked_segments += (figures.segments_sent as f64 * with_others) as u64;
         }
-        let segments = (figures.segments_received as f64 * (1.0 + figures.others)) as u64;
-        self.awaited_segments += if figures.role == Role::Client { segments } else { 0 };
         if let Some(ends) = &figures.ends {
             self.longest.add(ends, &figures.times);
         }
@@ -322,6 +325,7 @@ impl Evidence {
         self.secured.plus(&figures.secured);
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
         self.untaken += u64::from(figures.is_untaken) * connections;
+        self.stuck += u64::from(figures.is_stuck) * connections;
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
         self.owed.plus(&figures.owed);
@@ -335,13 +339,26 @@ impl Evidence {
         true
     }
 
+    /// Adds connections to those that are counted with them. Clients may be many; whom a service asks is needed to judge it.
+    fn add_group(&mut self, more: &Group) {
+        let Group { key, counted, .. } = *more;
+        let is_of = |group: &&mut Group| group.key == key && group.counted == counted;
+        let (many, most) = (self.groups.len(), if key.role == Role::Client { 2 * MAX_GROUPS } else { MAX_GROUPS });
+        match self.groups.iter_mut().find(is_of) {
+            Some(group) => group.plus(more),
+            None if many < most => self.groups.push(*more),
+            None => {}
+        }
+    }
+
     /// Adds what other connections showed, each of which stands for `weight` like it in the time that they took. Bytes, segments,
     /// round trips and connections count once.
     pub fn plus(&mut self, other: &Evidence, weight: f64) {
-        self.groups.extend(other.groups.iter().map(|group| {
+        for group in &other.groups {
             let (times, answers) = (group.times.scaled(weight), group.answers.times(weight));
-            Group { times, answers, ..*group }
-        }));
+            let answered_polls = (group.answered_polls as f64 * weight) as u64;
+            self.add_group(&Group { times, answers, answered_polls, ..*group });
+        }
         self.polls += (other.polls as f64 * weight).round() as u64;
         self.first_polls += (other.first_polls as f64 * weight).round() as u64;
         self.times.plus(&other.times.scaled(weight));
@@ -356,6 +373,7 @@ impl Evidence {
         self.answer.plus(&other.answer.times(weight));
         self.went_on += (other.went_on as f64 * weight).round() as u64;
         self.awaited_segments += (other.awaited_segments as f64 * weight).round() as u64;
+        self.asked_segments += (other.asked_segments as f64 * weight).round() as u64;
         for (own, more) in self.answered_polls.iter_mut().zip(other.answered_polls) {
             *own += (more as f64 * weight).round() as u64;
         }
@@ -375,6 +393,7 @@ impl Evidence {
             (&mut self.set_up_retries, other.set_up_retries),
             (&mut self.overtaken, other.overtaken),
             (&mut self.untaken, other.untaken),
+            (&mut self.stuck, other.stuck),
         ] {
             *own += more;
         }
@@ -509,6 +528,20 @@ impl Evidence {
         let waited_ns: u64 = self.unopened.iter().map(|unopened| unopened.waits.sum_ns).sum();
         let is_most = waited_ns > 0 && waited_ns as f64 * 2.0 >= self.times.get(Part::SetUp);
         self.unopened.iter().max_by_key(|unopened| unopened.waits.sum_ns).filter(|_| is_most)
+    }
+
+    /// Returns that server if none of its connections was seen to open, or hardly any at all if none was followed: otherwise packets
+    /// are lost.
+    pub(super) fn dead_server(&self) -> Option<&UnopenedConnections> {
+        /// One in so many may have been under way when the look ended.
+        const SOME: u64 = 3;
+        let has_opened = |server: &Endpoint| {
+            let is_one = |key: &Key| (key.role, key.peer, key.port) == (Role::Client, server.address, server.port);
+            self.groups.iter().any(|group| group.brief > 0 && is_one(&group.key))
+        };
+        let unopened: u64 = self.unopened.iter().map(|unopened| unopened.waits.count).sum();
+        let have_some_opened = self.groups.is_empty() && self.set_ups.count.saturating_sub(unopened) * SOME > unopened;
+        self.unanswered_set_ups().filter(|unopened| !have_some_opened && !has_opened(&unopened.server))
     }
 
     /// Adds a wait for a name server.

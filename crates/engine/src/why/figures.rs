@@ -177,6 +177,8 @@ pub(super) struct ConnectionFigures {
     pub(super) uses_bbr: bool,
     /// How many connections that were not found it stands for.
     pub(super) others: f64,
+    /// Whether a live one was over so soon that searches find only some of its kind.
+    pub(super) is_brief: bool,
     /// Whether a capture has only the packets of one end.
     pub(super) is_one_way: bool,
     /// Whether a capture lacks its handshake.
@@ -202,7 +204,8 @@ pub(super) struct ConnectionFigures {
     pub(super) answer: Silences,
     /// The same of a live connection.
     pub(super) answers: ByLength,
-    /// Polls by which a server had sent, or a client had received, since the one before: there were as many answers at least.
+    /// Polls by which a server had sent, or a client had received, since the one before what was asked until then: there were as
+    /// many answers at least.
     pub(super) answered_polls: u64,
     /// How often this host sent after the peer had, as far as polls of a live connection have found it.
     pub(super) turns: u64,
@@ -223,6 +226,8 @@ pub(super) struct ConnectionFigures {
     pub(super) stalled_ns: u64,
     /// Whether the server of a live connection has acknowledged nothing but its opening, though data was sent again.
     pub(super) is_untaken: bool,
+    /// Whether data of a live connection waited for long although nothing kept it from leaving.
+    pub(super) is_stuck: bool,
     pub(super) totals: Totals,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,

@@ -40,15 +40,29 @@ pub struct Group {
     pub counted: CountKind,
     /// Their number.
     pub connections: u64,
+    /// The number of those that were over so soon that searches find only some of their kind.
+    pub brief: u64,
     /// The time in which somebody waited.
     pub times: Times,
     /// Of a capture, those of them that the server refused.
     pub refused: u64,
     /// Their waits for answers.
     pub answers: ByLength,
+    /// The least number of their answers that polls are sure of.
+    pub answered_polls: u64,
 }
 
 impl Group {
+    /// Adds others of the same kind.
+    pub(super) fn plus(&mut self, other: &Group) {
+        self.connections += other.connections;
+        self.brief += other.brief;
+        self.refused += other.refused;
+        self.times.plus(&other.times);
+        self.answers.plus(&other.answers);
+        self.answered_polls += other.answered_polls;
+    }
+
     /// Returns the waits for answers up to a length, and the time of the connections that goes with them.
     fn up_to(&self, longest_ns: u64) -> (Silences, Times) {
         let (all, within) = (self.answers.up_to(u64::MAX), self.answers.up_to(longest_ns));
@@ -73,6 +87,15 @@ pub enum CountKind {
 }
 
 impl Evidence {
+    /// Returns the connections that a service has opened, most of which may have been over before a search found them.
+    pub(super) fn brief_upstream(&self) -> Option<&Group> {
+        /// Fewer may be of anything.
+        const FEW: u64 = 3;
+        let is_opened = |group: &&Group| group.key.role == Role::Client && group.brief >= FEW;
+        let are_most = |group: &&Group| group.brief * 2 >= group.connections;
+        self.groups.iter().filter(is_opened).filter(are_most).max_by_key(|group| group.brief)
+    }
+
     /// Moves what a service waited for on connections of its own from its time to that wait: so that the time of a request
     /// counts once, where it was spent. So are its waits for name servers. What waits longer than any request took does something else meanwhile, such as
     /// waiting for messages, also beside quick answers of the same server: where the service is asked much, that is nobody's wait. Requests that are served at the
@@ -137,6 +160,7 @@ impl Evidence {
                     group.times.add(Part::PeerPause, passed_on_ns);
                     self.times.plus(&group.times);
                     self.answer.plus(&answers);
+                    self.answered_polls[1] += (group.answered_polls as f64 * served) as u64;
                 }
                 _ if is_asked_much => {
                     let meant_ns = group.times.get(Part::Answer) - times.get(Part::Answer);

@@ -34,6 +34,13 @@ pub(super) fn is_corked(info: &TcpInfo) -> bool {
         && info.max_pacing_rate.is_none_or(|limit| info.pacing_rate < Some(limit))
 }
 
+/// Whether data waits although nothing is in flight and the peer's window has room. That lasts only where this host drops what it
+/// sends.
+pub(super) fn is_stuck(info: &TcpInfo) -> bool {
+    let is_closed = info.send_window.is_some_and(|window| window < info.send_mss);
+    info.unacked == 0 && info.notsent_bytes > Some(0) && !is_closed
+}
+
 /// Whether it stands for the search that did not find the connection yet, and is of no state of the kernel.
 pub(super) fn is_before_it_began(reading: &Reading) -> bool {
     reading.info.state == 0

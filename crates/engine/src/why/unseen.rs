@@ -1,9 +1,10 @@
 //! What a verdict leaves open, and what would show it.
 
 use super::{
-    Evidence, Part, RoundTrip, Source, Unseen,
+    Evidence, Group, Key, Part, RoundTrip, Source, Unseen,
     cause::{MIN_SHARE, at_server, peer_address, peer_in_brackets, port, port_number},
 };
+use crate::measure::Endpoint;
 
 /// By how much round trips of small messages vary on a path whose queues are empty.
 const QUIET_VARIATION: f64 = 0.25;
@@ -75,6 +76,18 @@ pub(super) fn short_lived(evidence: &Evidence) -> Option<Unseen> {
             "capture their packets: `sudo tcpdump -i any -s 128 -w FILE tcp{port} or port 53`, and `dwell why -r FILE`"
         ),
     })
+}
+
+/// What a service waits for on connections that are over before searches find them.
+pub(super) fn brief_upstream(asked: &Group) -> Unseen {
+    let Key { peer, port, .. } = asked.key;
+    Unseen {
+        what: format!(
+            "how long the service waits for {}: it opens a connection for each question there",
+            Endpoint { address: peer, port }
+        ),
+        remedy: format!("ask for that one: `dwell why :{port}` at its host"),
+    }
 }
 
 /// Only the program knows why it is silent.

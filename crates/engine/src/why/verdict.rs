@@ -9,7 +9,7 @@ use self::{
 };
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unseen, Worst,
-    cause::{Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, peer, reaches_by_polls, service},
+    cause::{Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, peer, reaches_by_polls, service, stalled_peer},
     unseen,
 };
 
@@ -149,11 +149,15 @@ pub fn decide(evidence: &Evidence) -> Verdict {
     let outcome = match (lacks(evidence), holding.first()) {
         _ if evidence.is_unreadable => Outcome::NotEnough,
         // Of a capture each packet tells what it tells, whatever the others hide.
-        (Some(Outcome::NotEnough), Some((cause, _))) if has_enough_packets(evidence) => Outcome::Slow(*cause),
+        (Some(Outcome::NotEnough), Some((cause, _))) if has_enough(evidence, *cause) => Outcome::Slow(*cause),
         (Some(outcome), _) => outcome,
         (None, Some((cause, _))) => Outcome::Slow(*cause),
         // What may be a cause is not called healthy, and neither is what fails.
-        (None, None) if evidence.unexplained() >= MIN_SHARE || evidence.ends_of_requests.mostly_fail() => {
+        (None, None)
+            if evidence.unexplained() >= MIN_SHARE
+                || evidence.ends_of_requests.mostly_fail()
+                || has_stood(evidence) =>
+        {
             Outcome::NotEnough
         }
         (None, None) => Outcome::Healthy,
@@ -212,21 +216,32 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
     if cause == Cause::Distance {
         verdict.unseen.splice(0..0, unseen::others_queue(&evidence.messages));
     }
+    // Loopback has no queue on a path.
+    let is_near = evidence.about(cause.parts()).target.peer.is_some_and(|peer| peer.is_loopback());
     let is_arrival_hidden = cause == Cause::SlowAnswer && peer::is_arrival_hidden(evidence);
+    let is_contradicted = is_contradicted || is_near && is_arrival_hidden && evidence.answer.count == 0;
+    let is_arrival_hidden = is_arrival_hidden && !is_near;
     if is_arrival_hidden {
         verdict.unseen.insert(0, unseen::arrival());
     }
     match cause {
         Cause::SlowAnswer if peer::may_take_its_time(evidence) => verdict.unseen.insert(0, unseen::purpose(true)),
+        Cause::SlowService if evidence.brief_upstream().is_some() => {
+            verdict.unseen.splice(0..0, evidence.brief_upstream().map(unseen::brief_upstream));
+        }
         Cause::SlowService if service::may_take_its_time(evidence) => verdict.unseen.insert(0, unseen::purpose(false)),
         _ => {}
     }
     verdict.certainty = Some(certainty(verdict, is_contradicted));
-    verdict.sentence = match (evidence.source, cause, evidence.unanswered_set_ups()) {
+    verdict.sentence = match (evidence.source, cause, evidence.dead_server()) {
         (Source::Stamps, Cause::Distance, _) => {
             format!("The hosts are far apart: bytes were under way {:.0} % of the time.", best.share * 100.0)
         }
         (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
+        (_, Cause::StalledPeer, _) if stalled_peer::is_stuck(evidence) => format!(
+            "Data cannot leave this host: it waited {:.0} % of the time with nothing in flight, and the peer had room for it.",
+            best.share * 100.0
+        ),
         _ if is_arrival_hidden => format!(
             "The peer takes long to answer, or a queue on the path is full: answers were due {:.0} % of the time.",
             best.share * 100.0
@@ -364,7 +379,20 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
     if owed(evidence).is_some() && evidence.answered_polls == [0, 0] && !Cause::ALL.iter().any(holds) {
         return Some(Outcome::NoTraffic);
     }
-    let is_short = match evidence.source {
+    (is_short(evidence) || evidence.unexplained() > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
+}
+
+/// Whether data waited to leave for most of the time in which somebody waited, and not a byte has moved, as polls of sockets saw it.
+fn has_stood(evidence: &Evidence) -> bool {
+    const MOST: f64 = 0.5;
+    let under_way = [Part::Distance, Part::SlowStart, Part::Transfer, Part::RemoteQueue];
+    let has_moved = evidence.sent_bytes + evidence.received_bytes > 0;
+    evidence.source == Source::Sockets && !has_moved && evidence.times.share_of(&under_way) >= MOST
+}
+
+/// Whether the look was too short for a verdict.
+fn is_short(evidence: &Evidence) -> bool {
+    match evidence.source {
         // Names and handshakes are counted by looks and searches.
         Source::Sockets => {
             let is_polled = evidence.times.share_of(&[Part::Names, Part::SetUp]) < MAX_UNPOLLED;
@@ -376,13 +404,17 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
         }
         // As many bytes.
         Source::Stamps => evidence.polls < MIN_POLLS,
-    };
-    (is_short || evidence.unexplained() > MAX_UNEXPLAINED).then_some(Outcome::NotEnough)
+    }
 }
 
-/// Whether a capture has enough packets for a verdict on what they show.
-fn has_enough_packets(evidence: &Evidence) -> bool {
-    evidence.source == Source::Capture && evidence.polls >= MIN_PACKETS
+/// Whether there is enough for a verdict on what is seen, although more is hidden: the packets of a capture show what they show, and
+/// waits of requests are judged by those that polls found.
+fn has_enough(evidence: &Evidence, cause: Cause) -> bool {
+    match evidence.source {
+        Source::Capture => evidence.polls >= MIN_PACKETS,
+        Source::Sockets => matches!(cause, Cause::SlowService | Cause::SlowAnswer) && !is_short(evidence),
+        Source::Stamps => false,
+    }
 }
 
 /// The mean wait in the send buffer, if it is long.

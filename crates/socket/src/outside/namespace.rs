@@ -74,8 +74,8 @@ pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
             // The cgroup was removed in the meantime, or is a threaded one, whose processes are listed above.
             Err(_) => continue,
         }
-        let below = fs::read_dir(&folder)?.flatten();
-        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let Ok(below) = fs::read_dir(&folder) else { continue };
+        let below = below.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         folders.extend(below.map(|entry| entry.path()));
     }
     Ok(members)

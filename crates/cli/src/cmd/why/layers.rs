@@ -124,7 +124,7 @@ fn go_to(selected: &Selection) -> Result<(), Blind> {
     let pid = match selected {
         Selection::Ends { .. } => return Ok(()),
         Selection::Process(pid) => *pid,
-        Selection::Cgroups(paths) => *members(paths)?.first().ok_or_else(|| "the cgroup has no process".to_owned())?,
+        Selection::Cgroups(paths) => members(paths)?[0],
     };
     let number = |process: &str| namespace::number_of(process).map_err(|error| error.to_string());
     if number(&pid.to_string())? == number("thread-self")? {
@@ -135,10 +135,14 @@ fn go_to(selected: &Selection) -> Result<(), Blind> {
     Ok(())
 }
 
+/// The processes of cgroups: at least one, because none would stand for all processes.
 fn members(cgroups: &[PathBuf]) -> Result<Vec<u32>, String> {
     let mut members = namespace::members_of(cgroups).map_err(|error| error.to_string())?;
     members.truncate(MAX_PROCESSES);
-    Ok(members)
+    match members.is_empty() {
+        true => Err("the cgroup has no process".to_owned()),
+        false => Ok(members),
+    }
 }
 
 fn config(selected: &Selection) -> Result<Config, String> {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The share of the time in which a thread waited for a disk.
-const MIN_DISK: f64 = 0.3;
+pub(super) const MIN_DISK: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {
     name: "disk",

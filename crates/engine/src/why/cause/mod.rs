@@ -219,14 +219,16 @@ fn reaches_by_turns(evidence: &Evidence, wait_ns: Option<f64>, least_ns: f64) ->
 /// A wait that is this many times as long as the time between two readings is one.
 pub(super) const INTERVALS: f64 = 2.0;
 
+/// Fewer waits may be chance.
+const FEW_WAITS: u64 = 10;
+
 /// The threshold of waits each of which ends with a segment at least, of so many. Unlike the length of a single one, their
 /// sum is right in the mean however far apart polls are, so that this is the least that they can have taken. A few may be
 /// chance, and without segments their number is unknown.
 fn reaches_by_segments(waits: &Silences, segments: u64, least_ns: f64) -> bool {
-    const FEW: u64 = 10;
     // A connection that was over before the next poll has its wait, and not the segment that ended it.
     let answers = segments.max(waits.count) as f64;
-    waits.count >= FEW && segments > 0 && waits.sum_ns as f64 >= answers * least_ns
+    waits.count >= FEW_WAITS && segments > 0 && waits.sum_ns as f64 >= answers * least_ns
 }
 
 /// The threshold of a wait that was found by readings which are this far apart.
@@ -285,13 +287,72 @@ fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>) -> bool {
     reaches(mean_ns, LONG_NS) && evidence.process.is_some_and(is_idle)
 }
 
-/// The mean over all answers, where there were more than polls saw requests wait for: those came between two polls.
-fn over_all(waits: &Silences, answers: u64) -> Option<Fact> {
+/// The waits of requests, as polls of sockets found them.
+pub(super) struct Turns<'a> {
+    part: Part,
+    waits: &'a Silences,
+    /// The least number of answers that polls are sure of; 0 if it is not known, as of a capture.
+    answers: u64,
+}
+
+impl Turns<'_> {
+    /// Of fewer waits in so many answers it is not known that they are more than chance.
+    const ONE_IN: u64 = 20;
     const MANY: u64 = 2;
-    let mean_ns = waits.sum_ns as f64 / answers.max(1) as f64;
-    (waits.count > 0 && answers >= waits.count * MANY).then(|| {
-        time("at most, in the mean over all answers, of which most came between two polls", Some(mean_ns), "polls")
-    })
+
+    /// The waits for this host.
+    pub(super) fn served(evidence: &Evidence) -> Turns<'_> {
+        Turns { part: Part::Service, waits: &evidence.service, answers: evidence.answered_polls[0] }
+    }
+
+    /// The waits for peers.
+    pub(super) fn awaited(evidence: &Evidence) -> Turns<'_> {
+        Turns { part: Part::Answer, waits: &evidence.answer, answers: evidence.answered_polls[1] }
+    }
+
+    /// Whether polls saw any.
+    pub(super) fn has_waits(&self) -> bool {
+        self.waits.count > 0
+    }
+
+    /// The mean of those that polls saw.
+    pub(super) fn mean_ns(&self) -> Option<f64> {
+        self.waits.mean_ns()
+    }
+
+    /// Whether the mean wait for an answer is less than `least_ns`, whatever polls found and did not find.
+    fn are_shorter(&self, evidence: &Evidence, least_ns: f64) -> bool {
+        self.answers > 0 && self.most_ns(evidence) < least_ns
+    }
+
+    /// The longest that the mean over all answers can be.
+    fn most_ns(&self, evidence: &Evidence) -> f64 {
+        evidence.times.sum(&[self.part, Part::Unexplained]) / self.answers.max(1) as f64
+    }
+
+    /// Whether there were many more answers than polls saw requests wait for: those came between two polls.
+    pub(super) fn are_mostly_unseen(&self) -> bool {
+        self.answers >= (self.waits.count * Turns::MANY).max(1)
+    }
+
+    /// The mean over all answers, where most of them were not waited for at polls. It speaks against a cause if nearly all were not.
+    pub(super) fn over_all(&self, evidence: &Evidence) -> Option<Fact> {
+        let what = "at most, in the mean over all answers, of which most came between two polls";
+        let are_few = self.waits.count > 0 && self.waits.count * Turns::ONE_IN < self.answers;
+        let fact = || unless(are_few, time(what, Some(self.most_ns(evidence)), "polls"));
+        self.are_mostly_unseen().then(fact)
+    }
+
+    /// Whether they are enough of the time in which somebody waited. What is unknown between two polls counts as what is
+    /// known, if that is not next to nothing of it.
+    fn have_their_share(&self, evidence: &Evidence) -> bool {
+        let (own_ns, all_ns) = (evidence.times.get(self.part), evidence.times.total());
+        let is_known = evidence.source == Source::Sockets
+            && self.waits.count >= FEW_WAITS
+            && self.waits.count * Turns::ONE_IN >= self.answers;
+        let unknown_ns = if is_known { evidence.times.get(Part::Unexplained) } else { 0.0 };
+        own_ns > 0.0 && own_ns >= (all_ns - unknown_ns) * MIN_SHARE
+    }
 }
 
 /// The fact that the ends do not take turns, if they do not: what one sends is then no answer to the other.
@@ -409,7 +470,11 @@ fn process_facts(evidence: &Evidence) -> Vec<Fact> {
 fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment {
     let waited = evidence.times.share_of(parts);
     let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
-    facts.extend(process_facts(evidence));
+    // Looks are samples: another one may find the other one to be longer.
+    let is_either = |it: Process| it.disk >= disk::MIN_DISK && it.waiting_thread >= starved::MIN_WAITING;
+    let is_rivalled = evidence.process.is_some_and(is_either);
+    let of_process = process_facts(evidence).into_iter();
+    facts.extend(of_process.map(|fact| unless(is_rivalled && fact.what.starts_with("a thread waited"), fact)));
     let apart_ns = evidence.process.map_or(0.0, |it| it.look_interval_ns);
     facts.extend(interval("time between two looks at threads", apart_ns, "/proc/PID/task/*/stat"));
     let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];

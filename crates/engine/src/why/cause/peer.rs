@@ -22,13 +22,20 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("round trips of requests beyond the shortest", carried, "tcp_info rtt, min_rtt"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
-    facts.extend(over_all(&evidence.answer, evidence.answered_polls[1]));
+    // Acknowledgements that come with the answers leave no wait to measure.
+    facts.retain(|fact| fact.value.is_some());
+    let turns = Turns::awaited(evidence);
+    facts.extend(turns.over_all(evidence));
     facts.extend(both_ways(evidence, &evidence.answer));
-    // The kernel's round trips are as long as they are, however far apart polls are.
-    let is_long = reaches(carried, MIN_ANSWER_NS)
+    let is_short = turns.are_shorter(evidence, MIN_ANSWER_NS);
+    // The kernel's round trips are as long as they are, however far apart polls are; but these find those that are long.
+    let requests = evidence.asked_segments.min(evidence.awaited_segments) as f64;
+    let is_short_by_segments = evidence.times.sum(&[Part::Answer, Part::Unexplained]) < requests * MIN_ANSWER_NS;
+    let is_long = reaches(carried, MIN_ANSWER_NS) && !is_short && !is_short_by_segments
         || reaches_by_turns(evidence, evidence.answer.mean_ns(), MIN_ANSWER_NS)
         || reaches_by_segments(&evidence.answer, evidence.awaited_segments, MIN_ANSWER_NS);
-    Assessment { share: waited, holds: waited >= MIN_SHARE && is_long, facts }
+    let is_short = turns.are_mostly_unseen() && is_short;
+    Assessment { share: waited, holds: turns.have_their_share(evidence) && is_long && !is_short, facts }
 }
 
 /// Whether hardly any acknowledgement came alone, and so showed that a request had arrived before its answer was due. A peer

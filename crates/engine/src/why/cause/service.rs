@@ -47,7 +47,8 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("longest", Some(evidence.service.longest_ns as f64), "polls"),
         fact("answers", Some(Value::Count(evidence.service.count)), "polls"),
     ];
-    facts.extend(over_all(&evidence.service, evidence.answered_polls[0]));
+    let turns = Turns::served(evidence);
+    facts.extend(turns.over_all(evidence));
     facts.extend(
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
@@ -55,15 +56,27 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.service));
     facts.extend(in_pieces(evidence));
+    facts.extend(evidence.brief_upstream().map(|asked| {
+        let what = "connections that it opened to others were found, and more were over before they were";
+        unless(true, fact(what, Some(Value::Count(asked.connections)), "sock_diag"))
+    }));
     let is_long = reaches_by_turns(evidence, mean, MIN_SERVICE_NS)
         || reaches_by_segments(&evidence.service, evidence.answer_segments, MIN_SERVICE_NS);
-    Assessment { share: served, holds: served >= MIN_SHARE && is_long, facts }
+    let is_short = turns.are_mostly_unseen() && turns.are_shorter(evidence, MIN_SERVICE_NS);
+    Assessment { share: served, holds: turns.have_their_share(evidence) && is_long && !is_short, facts }
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     /// From this share of the time on requests wait for their turn, whatever the service does meanwhile.
     const MOST: f64 = 0.5;
     let mut remedies = application_remedies(evidence);
+    remedies.splice(
+        0..0,
+        evidence.brief_upstream().map(|asked| {
+            let command = at_host(Some(asked.key.peer), &format!("dwell why :{}", asked.key.port));
+            remedy(command, "shows whether the service is slow that this one asks on connections of its own")
+        }),
+    );
     let waits = unread(evidence).zip(evidence.service.mean_ns());
     if waits.is_some_and(|(unread_ns, mean_ns)| unread_ns >= mean_ns * MOST) && !is_stopped(evidence) {
         let port = port_number(evidence);

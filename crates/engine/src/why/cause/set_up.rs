@@ -82,7 +82,7 @@ fn searches_apart(evidence: &Evidence) -> Option<Fact> {
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
-    if evidence.unanswered_set_ups().is_some() {
+    if evidence.dead_server().is_some() {
         return open_a_way(evidence);
     }
     let (peer, port) = (peer_address(evidence), port_number(evidence));

@@ -26,6 +26,10 @@ fn assess(evidence: &Evidence) -> Assessment {
         share("data waited to be sent again", Some(repaired), "tcp_info ca_state, total_retrans"),
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
     ];
+    if is_stuck(evidence) {
+        let what = "connections whose data waited to leave, with nothing in flight and room in the peer's window";
+        facts.push(fact(what, Some(Value::Count(evidence.stuck)), "tcp_info notsent_bytes, unacked"));
+    }
     if is_queue_full(evidence) {
         // A full queue of new connections drops the end of the handshake, which the client does not know.
         let what = "connections that seem open, of which the peer has taken nothing while it answered others";
@@ -39,7 +43,30 @@ fn is_queue_full(evidence: &Evidence) -> bool {
     evidence.untaken > 0 && evidence.received_bytes > 0
 }
 
+/// Whether the data has not even left this host, because something on it drops the packets.
+pub fn is_stuck(evidence: &Evidence) -> bool {
+    evidence.stuck > 0
+}
+
+/// Who drops packets before they leave this host.
+fn let_leave() -> Vec<Remedy> {
+    vec![
+        remedy(
+            "sudo nft list ruleset".to_owned(),
+            "shows whether the firewall of this host drops what it sends, as large packets (or iptables -L OUTPUT -vn)",
+        ),
+        remedy(
+            "tc -s qdisc show".to_owned(),
+            "shows whether the queueing discipline of the device drops it; and `bpftool cgroup tree`, whether a program does",
+        ),
+        remedy("nstat -az TcpExtTCPRetransFail IpOutDiscards".to_owned(), "counts packets that could not be sent"),
+    ]
+}
+
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
+    if is_stuck(evidence) {
+        return let_leave();
+    }
     let peer = peer_address(evidence);
     let full = is_queue_full(evidence).then(|| set_up::full_queue(evidence));
     let others = [

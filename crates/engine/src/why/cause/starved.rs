@@ -3,7 +3,7 @@
 use super::*;
 
 /// The share of the time in which a thread was ready to run and did not, from which that is what slows the program down.
-const MIN_WAITING: f64 = 0.25;
+pub(super) const MIN_WAITING: f64 = 0.25;
 
 pub(super) const RULE: Rule = Rule {
     name: "starved",

@@ -2,18 +2,21 @@
 //! few of the turns, and of these those that took long: without the kernel's times each would have taken as long as the polls
 //! are apart.
 
-use super::{Connection, MESSAGE_SEGMENTS, Reading, Role, Side, Silences, is_before_it_began, unread};
+use super::{Connection, MESSAGE_SEGMENTS, Part, Reading, Role, Side, Silences, is_before_it_began, unread};
 
-/// Polls that are this far apart, or further, tell less than the kernel's times of the last data do.
-const FAR_NS: u64 = 30_000_000;
-/// The longest tick of these times.
+/// The longest tick of the kernel's times of the last data.
 pub(in crate::why) const TICK_NS: u64 = 10_000_000;
+/// Polls that are this far apart, or further, tell less than these times do. A wait that is taken to be as long as the time between
+/// two polls is so short that it is no cause where polls are further apart in the mean.
+const FAR_NS: u64 = 15_000_000;
+/// Polls that are this far apart in the mean leave nearly all turns to these times.
+const MOSTLY_FAR_NS: f64 = 30e6;
 /// An answer of up to so many segments is sent at once: it fits a congestion window as connections begin with.
 const AT_ONCE: u32 = 10;
 
 /// Returns how exactly the length of turns is known from polls that are so far apart in the mean.
 pub(in crate::why) fn resolution_ns(poll_interval_ns: f64) -> f64 {
-    if poll_interval_ns < FAR_NS as f64 { poll_interval_ns } else { TICK_NS as f64 }
+    if poll_interval_ns < MOSTLY_FAR_NS { poll_interval_ns } else { TICK_NS as f64 }
 }
 
 /// What was sent between two polls, of which the first found nothing under way.
@@ -164,10 +167,16 @@ impl Connection {
         // As of the first answer in TLS's handshake, with the rest of it.
         self.first_wait_ns = (was_asked && self.was_unanswered()).then_some(before_ns + waited_ns).filter(|ns| *ns > 0);
         self.quiet.add(part, waited_ns as f64);
-        self.figures.idle_ns += (until_ns - waited_ns) as f64;
-        match was_asked {
-            true => self.quiet.add(part, before_ns as f64),
-            false => self.figures.idle_ns += before_ns as f64,
+        // Where nobody knows who was last at the last poll either, nobody knows whether the client waited.
+        match (was_asked, self.is_unsure) {
+            (true, _) => self.quiet.add(part, before_ns as f64),
+            (_, true) => self.quiet.add(Part::Unexplained, before_ns as f64),
+            _ => self.figures.idle_ns += before_ns as f64,
+        }
+        let rest_ns = (until_ns - waited_ns) as f64;
+        match self.is_unsure && !is_known && self.passed.count == 0 {
+            true => self.quiet.add(Part::Unexplained, rest_ns),
+            false => self.figures.idle_ns += rest_ns,
         }
     }
 

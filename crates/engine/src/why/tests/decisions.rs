@@ -53,8 +53,15 @@ fn a_program_that_waits_for_a_disk_or_a_processor_is_slow_because_of_that() {
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
     evidence.process = Some(Process { disk: 0.8, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::Disk));
+    assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
     evidence.process = Some(Process { waiting_thread: 0.8, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::Starved));
+    assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
+    // Two looks at once at one program found either.
+    for (disk, slow) in [(0.44, Cause::Disk), (0.3, Cause::Starved)] {
+        evidence.process = Some(Process { waiting_thread: 0.42, disk, ..Process::default() });
+        assert_eq!((cause(&evidence), decide(&evidence).certainty), (Some(slow), Some(Certainty::Possible)));
+    }
 }
 
 #[test]
@@ -137,6 +144,63 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
     assert_eq!(cause(&evidence), None);
 }
 
+/// A busy machine's polls, 32 ms apart, found a few of thousands of requests waiting.
+#[test]
+fn waits_that_are_next_to_nothing_in_the_mean_over_all_answers_are_no_cause() {
+    for (part, slow) in [(Part::Service, Cause::SlowService), (Part::Answer, Cause::SlowAnswer)] {
+        let mut busy = evidence(&[]);
+        (busy.polls, busy.polled_ns, busy.idle_ns, busy.connections) = (1_000, 3.2e10, 3.14e10, 4);
+        busy.times.add(part, 0.55e9);
+        busy.times.add(Part::Distance, 0.09e9);
+        let of_role = usize::from(part == Part::Answer);
+        let waits = if of_role == 0 { &mut busy.service } else { &mut busy.answer };
+        *waits = silences(25, 22);
+        busy.answered_polls[of_role] = 950;
+        assert_eq!(decide(&busy).outcome, Outcome::Healthy, "{part:?}");
+        // Those of 200 requests, all of which the polls found.
+        busy.answered_polls[of_role] = 30;
+        assert_eq!((cause(&busy), decide(&busy).certainty), (Some(slow), Some(Certainty::Sure)), "{part:?}");
+        // They add up, but hardly any of the answers was seen to take long.
+        (busy.answered_polls[of_role], busy.idle_ns) = (950, 2.6e10);
+        busy.times.add(part, 5.4e9);
+        assert_eq!((cause(&busy), decide(&busy).certainty), (Some(slow), Some(Certainty::Possible)), "{part:?}");
+    }
+}
+
+/// pgbouncer, nginx and haproxy before servers on loopback: the few polls that find a request under way find slow ones.
+#[test]
+fn round_trips_of_the_few_requests_that_polls_find_under_way_accuse_no_peer() {
+    let mut proxy = evidence(&[]);
+    (proxy.polls, proxy.polled_ns, proxy.idle_ns, proxy.connections) = (864, 6.4e10, 6.27e10, 8);
+    for (part, ns) in [(Part::Reader, 0.42e9), (Part::Distance, 0.06e9), (Part::Answer, 0.72e9)] {
+        proxy.times.add(part, ns);
+    }
+    (proxy.messages, proxy.awaited_segments) = (RoundTrip::new(0.8e9, 5.3 * MS, 0.01 * MS), 5_500);
+    (proxy.answered_polls, proxy.receive_buffer) = ([400, 430], wait(0));
+    assert_eq!(cause(&proxy), None);
+    // Slow it is if they are all as long.
+    (proxy.answered_polls[1], proxy.asked_segments) = (100, 5_500);
+    assert_eq!(cause(&proxy), None, "several between two polls");
+    proxy.times.add(Part::Answer, 40e9);
+    proxy.target.peer = Some("192.0.2.1".parse().unwrap());
+    let key = Key { peer: "127.0.0.1".parse().unwrap(), ..key(Role::Client, 80) };
+    let (counted, times, answers) = (CountKind::Whole, proxy.times, ByLength::default());
+    proxy.groups.push(Group {
+        key,
+        counted,
+        connections: 8,
+        brief: 0,
+        refused: 0,
+        times,
+        answers,
+        answered_polls: 430,
+    });
+    let verdict = decide(&proxy);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowAnswer), Some(Certainty::Possible)));
+    assert!(!verdict.sentence.contains("queue on the path"), "{}", verdict.sentence);
+    assert!(verdict.facts.iter().all(|fact| fact.value.is_some()), "{:?}", verdict.facts);
+}
+
 /// Others may have filled a queue before the connections began, and then the shortest round trip has it too.
 #[test]
 fn a_distance_that_varies_is_not_sure_to_be_one() {
@@ -203,6 +267,15 @@ fn connections_that_were_not_looked_at_say_nothing_of_how_far_apart_polls_were()
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
     assert!(verdict.sentence.contains("50 of "), "{}", verdict.sentence);
     assert!(!verdict.sentence.contains("apart"), "{}", verdict.sentence);
+}
+
+#[test]
+fn nothing_is_said_of_connections_that_were_not_looked_at_where_others_were_idle() {
+    let mut idle = Evidence { sent_bytes: 0, idle_ns: 1e13, connections: 4_096, ..evidence(&[]) };
+    idle.omitted = 5_904;
+    let verdict = decide(&idle);
+    assert_eq!(verdict.outcome, Outcome::NoTraffic);
+    assert!(verdict.sentence.contains("4096 connections that were looked at; 5904 others"), "{}", verdict.sentence);
 }
 
 /// The panel stands for all connections, and is polled as often as it is.
@@ -455,6 +528,25 @@ fn of_connections_that_nothing_answers_the_server_is_named_with_what_to_do_about
     (0..20).for_each(|_| evidence.add_set_up(1_000_000_000, 1, None));
     let verdict = decide(&evidence);
     assert!(verdict.sentence.starts_with("Opening connections takes long"), "{}", verdict.sentence);
+}
+
+/// Some SYNs are lost, and others are answered.
+#[test]
+fn a_server_to_which_connections_open_is_not_dead() {
+    let mut lossy = evidence(&[]);
+    (lossy.sent_bytes, lossy.received_bytes, lossy.search_interval_ns) = (1_000, 1_000, 20.0 * MS);
+    (0..4).for_each(|_| lossy.add_set_up(1_100_000_000, 1, Some(server())));
+    assert!(decide(&lossy).sentence.contains("cannot be opened"), "{}", decide(&lossy).sentence);
+    // They are used for so short a time that none is followed.
+    let mut brief = Evidence { connections: 0, ..lossy.clone() };
+    (0..2).for_each(|_| brief.add_set_up(20_000_000, 0, None));
+    assert!(!decide(&brief).sentence.contains("cannot be opened"), "{}", decide(&brief).sentence);
+    let key = Key { peer: server().address, ..key(Role::Client, server().port) };
+    let (counted, times, answers) = (CountKind::Whole, Times::default(), ByLength::default());
+    lossy.groups.push(Group { key, counted, connections: 8, brief: 8, refused: 0, times, answers, answered_polls: 8 });
+    let verdict = decide(&lossy);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowSetUp));
+    assert!(!verdict.sentence.contains("cannot be opened"), "{}", verdict.sentence);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// A connection that is polled each `apart_ms`. The client thinks, and asks; the server answers after `answer_ms`, by so many
+/// A connection that is polled each `apart_ms`, which may vary. The client thinks, and asks; the server answers after `answer_ms`, by so many
 /// segments; a round trip takes 1 ms. Times of the last data have the kernel's tick of 4 ms.
 fn polled(
     role: Role,
-    apart_ms: u64,
+    mut apart_ms: impl FnMut() -> u64,
     (answer_ms, segments): (u64, u32),
     mut think_ms: impl FnMut() -> u64,
     look_ms: u64,
@@ -28,7 +28,8 @@ fn polled(
                 answered = Some(event_ms);
                 turns.1 += 1;
                 next_ms = event_ms + think_ms();
-                pure += u32::from(next_ms > event_ms);
+                // So does a server that has learned that its answers are late.
+                pure += u32::from(next_ms > event_ms || role == Role::Client);
             } else {
                 asked = Some(event_ms);
                 turns.0 += 1;
@@ -52,7 +53,7 @@ fn polled(
         } else {
             socket.connection.observe(&socket.reading);
         }
-        at_ms += apart_ms;
+        at_ms += apart_ms();
         if at_ms > look_ms {
             return socket.connection;
         }
@@ -69,7 +70,7 @@ fn polled_by_the_thousand(role: Role, apart_ms: u64, answer: (u64, u32), think_m
             let share = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
             (-share.ln() * think_ms as f64) as u64
         };
-        evidence.add(&polled(role, apart_ms, answer, &mut think, 10_000), key(role, 80), CountKind::Whole);
+        evidence.add(&polled(role, || apart_ms, answer, &mut think, 10_000), key(role, 80), CountKind::Whole);
     }
     evidence
 }
@@ -98,6 +99,66 @@ fn thousands_of_connections_that_are_polled_seldom_wait_as_long_as_they_do() {
             }
             let evidence = polled_by_the_thousand(role, apart_ms, (2, 1), think_ms);
             assert_eq!(cause(&evidence), None, "{role:?} {apart_ms} {think_ms}: {:?}", evidence.service);
+        }
+    }
+}
+
+/// A busy machine: the mean time between polls is 33 ms, and many are 20 to 30 ms apart.
+fn polled_on_a_busy_machine(role: Role, answer_ms: u64, think_ms: u64) -> Evidence {
+    let mut evidence = Evidence { observed_ns: 8_000_000_000, ..Evidence::default() };
+    let (mut random, mut polls) = (1_u64, 0_usize);
+    for _ in 0..4 {
+        let apart = || {
+            polls += 1;
+            [21, 27, 29, 24, 62, 18, 28, 55][polls % 8]
+        };
+        let think = || {
+            random = crate::hash::split_mix(random);
+            think_ms * (90 + random % 20) / 100
+        };
+        evidence.add(&polled(role, apart, (answer_ms, 1), think, 8_000), key(role, 80), CountKind::Whole);
+    }
+    evidence
+}
+
+#[test]
+fn quick_answers_of_a_busy_machine_are_not_as_long_as_its_polls_are_apart() {
+    for role in [Role::Server, Role::Client] {
+        for think_ms in [5, 20] {
+            let evidence = polled_on_a_busy_machine(role, 1, think_ms);
+            assert!(evidence.poll_interval_ns() > 30.0 * MS, "{}", evidence.poll_interval_ns());
+            let waits = evidence.service.with(&evidence.answer);
+            assert_eq!(cause(&evidence), None, "{role:?} {think_ms}: {waits:?}");
+            assert!(
+                waits.mean_ns() < Some(20.0 * MS) && waits.longest_ns < 24_000_000,
+                "{role:?} {think_ms}: {waits:?}"
+            );
+        }
+        for (answer_ms, think_ms) in [(20, 5), (25, 0), (41, 0), (60, 20), (120, 5)] {
+            let evidence = polled_on_a_busy_machine(role, answer_ms, think_ms);
+            let waits = evidence.service.with(&evidence.answer);
+            let slow = if role == Role::Server { Cause::SlowService } else { Cause::SlowAnswer };
+            let case = format!("{role:?} {answer_ms} {think_ms}: {waits:?} {:?}", evidence.times);
+            // Nothing tells at a client that never pauses whether it was last, but where polls see it wait.
+            match (role, think_ms) {
+                (Role::Client, 0) => assert_ne!(decide(&evidence).outcome, Outcome::Healthy, "{case}"),
+                _ => assert_eq!(cause(&evidence), Some(slow), "{case}"),
+            }
+        }
+    }
+}
+
+/// A client asks again as soon as it is answered, so that nobody knows at polls who spoke last, and nobody is idle.
+#[test]
+fn what_is_unknown_between_two_polls_is_not_idle() {
+    for answer_ms in [41, 86] {
+        let evidence = polled_on_a_busy_machine(Role::Client, answer_ms, 0);
+        let idle = evidence.idle_ns / evidence.polled_ns;
+        assert!(idle < 0.1, "{answer_ms}: idle {idle} {:?}", evidence.times);
+        let verdict = decide(&evidence);
+        let most = verdict.facts.iter().find(|fact| fact.what.starts_with("at most, in the mean over all answers"));
+        if let Some(Value::Time(ns)) = most.and_then(|fact| fact.value) {
+            assert!(ns >= answer_ms as f64 * 0.9 * MS, "{answer_ms}: {ns}");
         }
     }
 }

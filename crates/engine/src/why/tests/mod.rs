@@ -5,6 +5,7 @@ mod connections;
 mod decisions;
 mod ended;
 mod far;
+mod stuck;
 mod turns;
 
 use super::*;

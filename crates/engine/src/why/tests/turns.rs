@@ -72,7 +72,9 @@ fn a_service_that_answers_at_once_is_healthy_however_far_apart_polls_are() {
         if turn % 20 == 19 {
             socket.request();
             socket.reading.time_ns += 19_000_000;
+            socket.reading.info.last_data_sent_ms = 19;
             socket.answer();
+            socket.reading.info.last_data_sent_ms = 0;
         } else {
             socket.reading.info.unacked = 1;
             socket.both(100, 1);
@@ -234,6 +236,24 @@ fn a_connection_that_was_found_by_chance_stands_for_those_that_were_not() {
     let times = [Part::Service, Part::Answer].map(|part| evidence.times.get(part).round());
     assert_eq!(times, [50.0 * 2.0 * MS, 50.0 * 100.0 * MS], "{:?}", evidence.times);
     assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
+}
+
+/// As nginx does before a slow service: searches find a few of these connections.
+#[test]
+fn a_service_that_opens_a_connection_for_each_question_is_not_surely_the_slow_one() {
+    let mut proxy = Evidence { service: silences(767, 31), ..evidence(&[(Part::Service, 1.0)]) };
+    assert_eq!(decide(&proxy).certainty, Some(Certainty::Sure));
+    let (mut brief, key) =
+        (Socket::new(Role::Client), Key { peer: "127.0.0.1".parse().unwrap(), ..key(Role::Client, 7101) });
+    brief.turns(1, 20);
+    brief.connection.was_brief();
+    for _ in 0..4 {
+        proxy.add(&brief.connection, key, CountKind::Upstream);
+    }
+    let verdict = decide(&proxy);
+    assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowService), Some(Certainty::Possible)));
+    assert_eq!(verdict.remedies[0].command, "dwell why :7101");
+    assert!(verdict.unseen[0].what.contains("127.0.0.1:7101"), "{:?}", verdict.unseen);
 }
 
 #[test]

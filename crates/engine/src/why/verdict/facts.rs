@@ -3,7 +3,7 @@
 use super::{
     super::{
         Evidence, Part, Silences, UnopenedConnections,
-        cause::{names, set_up},
+        cause::{Turns, names, set_up},
     },
     Fact, Value,
 };
@@ -23,6 +23,8 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
     let time = |what, ns: Option<f64>, method| Fact { what, value: ns.map(Value::Time), method, speaks_for: true };
     let share =
         |what, share: Option<f64>| Fact { what, value: share.map(Value::Share), method: "tcp_info", speaks_for: true };
+    let (served, awaited) = (Turns::served(evidence), Turns::awaited(evidence));
+    let of_all = |turns: &Turns<'_>| turns.mean_ns().filter(|_| !turns.are_mostly_unseen());
     let out_of_order = evidence.out_of_order().filter(|share| *share > 0.0);
     let mut facts = traffic(evidence);
     facts.extend([
@@ -34,11 +36,16 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
         share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
         share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
         share("congestion window was full while data waited to leave", evidence.unsent.full()),
-        time("mean time to answer a request here", evidence.service.mean_ns(), "polls"),
-        time("mean wait for an answer", evidence.answer.mean_ns(), "polls"),
+        time("mean time to answer a request here", of_all(&served), "polls"),
+        time("mean wait for an answer", of_all(&awaited), "polls"),
         time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
         time("mean wait in the send buffer", evidence.send_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
     ]);
+    // Polls find the longest waits: their mean is not that of all.
+    facts.extend(
+        [&served, &awaited].into_iter().filter(|turns| turns.has_waits()).filter_map(|it| it.over_all(evidence)),
+    );
+    facts.iter_mut().for_each(|fact| fact.speaks_for = true);
     facts.extend((evidence.names.count > 0).then(|| names::waits(evidence)).into_iter().flatten());
     facts.extend((evidence.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
     facts.extend(set_up::unanswered(evidence));

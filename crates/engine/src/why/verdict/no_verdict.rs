@@ -43,6 +43,10 @@ fn no_traffic_sentence(evidence: &Evidence) -> String {
         return format!("Nothing was answered: {owed}.");
     }
     let failed = evidence.failed_attempts.unwrap_or(0);
+    if evidence.connections > 0 && evidence.omitted > 0 {
+        let (seen, omitted) = (evidence.connections, evidence.omitted);
+        return format!("Nothing was sent on the {seen} connections that were looked at; {omitted} others were not.");
+    }
     match (evidence.connections, &evidence.datagrams) {
         (0, None) if failed == 1 => "No TCP connection of the target was seen, and an attempt to open one failed on \
              this host: that of the target may be refused."

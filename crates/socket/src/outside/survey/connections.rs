@@ -22,7 +22,7 @@ use super::{
         diag::Diag,
         message::{SocketId, SocketReport},
     },
-    MAX_CONNECTIONS, Wanted,
+    MAX_CONNECTIONS, MAX_OMITTED, Wanted,
     attempts::Attempts,
     tally::Tally,
 };
@@ -42,7 +42,9 @@ pub(super) struct Connections {
     opening: HashMap<u64, Opening>,
     /// Cookies of connections that are not of the target.
     others: HashSet<u64>,
+    /// Cookies of connections of the target beyond the limit, and how many there were besides.
     omitted: HashSet<u64>,
+    omitted_before: u64,
     /// Local ports at which programs listen.
     listening: HashSet<u16>,
     /// Local ports that the kernel gives to clients.
@@ -79,6 +81,8 @@ pub(super) struct Followed {
     moved_ns: u64,
     /// Of one that was found because its process was searched for, when it began and how far apart such searches are.
     pub(super) by_chance: Option<(u64, u64)>,
+    /// The same of any other one, of searches for connections, if it has just begun.
+    begun: Option<(u64, u64)>,
 }
 
 /// A connection on which no byte has moved for this long leaves the panel.
@@ -102,9 +106,15 @@ impl Followed {
         let lived_ns = |begun_ns| self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
         let found = |(begun_ns, apart_ns)| (apart_ns as f64 / lived_ns(begun_ns) as f64).clamp(1.0, MOST);
         let others = self.by_chance.map(|by_chance| found(by_chance) - 1.0);
+        // Half of those are missed that live as long as two searches are apart at most.
+        let is_brief =
+            self.by_chance.or(self.begun).is_some_and(|(begun_ns, apart_ns)| lived_ns(begun_ns) < apart_ns * 2);
         for connection in [&mut self.connection].into_iter().chain(&mut self.closely) {
             connection.end();
             others.into_iter().for_each(|others| connection.stand_for(others));
+            if is_brief {
+                connection.was_brief();
+            }
         }
     }
 
@@ -134,6 +144,7 @@ impl Connections {
             opening: HashMap::new(),
             others: HashSet::new(),
             omitted: HashSet::new(),
+            omitted_before: 0,
             listening: HashSet::new(),
             given_to_clients: given_to_clients(),
             dumped_ns: None,
@@ -180,10 +191,14 @@ impl Connections {
     /// Finds the ports at which programs listen.
     pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
         self.listening = self.diag.listening_ports()?;
-        self.searched_ns = [monotonic_ns(), self.searched_ns[0]];
         // A process may have been given a connection of another one.
         self.others.clear();
         Ok(())
+    }
+
+    /// Tells that the processes of connections are searched for now.
+    pub(super) fn begin_search(&mut self) {
+        self.searched_ns = [monotonic_ns(), self.searched_ns[0]];
     }
 
     /// Looks for new connections and those that have ended, and polls all. New ones are followed while there is `room`.
@@ -196,7 +211,8 @@ impl Connections {
         self.diag.dump_connected_and_opening(&mut |time_ns, report| {
             let cookie = report.key.cookie();
             if let Some(info) = report.info.filter(TcpInfo::is_opening) {
-                if opening.len() < MAX_CONNECTIONS && target.selected.matches(&report.key.ends()) {
+                let is_wanted = target.selected.matches(&report.key.ends()) || target.serves(report.inode);
+                if opening.len() < MAX_CONNECTIONS && is_wanted {
                     let (inode, server, first_ns) = (report.inode, report.key.ends().dst, time_ns);
                     let new = Opening { inode, server, first_ns, last_ns: first_ns, retries: 0 };
                     let seen = opening.entry(cookie).or_insert(new);
@@ -226,6 +242,14 @@ impl Connections {
             }
         })?;
         self.others.retain(|cookie| seen.contains(cookie));
+        let before = self.omitted.len();
+        self.omitted.retain(|cookie| seen.contains(cookie));
+        self.omitted_before += (before - self.omitted.len()) as u64;
+        if new.len() > *room {
+            // Those on which data was sent last.
+            let ago_ms = |info: &TcpInfo| info.last_data_sent_ms.min(info.last_data_received_ms);
+            new.sort_by_key(|(_, _, now)| ago_ms(&now.info));
+        }
         self.end(tally, |cookie, followed| !seen.contains(cookie) && followed.connection.last().time_ns < begun_ns);
         let is_unowned = |opening: &Opening| !target.owners.contains_key(&opening.inode);
         if (!new.is_empty() || self.opening.values().any(is_unowned)) && target.selected.is_of_processes() {
@@ -279,8 +303,7 @@ impl Connections {
             return;
         }
         if *room == 0 {
-            // Of those beyond the limit, as many are told apart.
-            if self.omitted.len() < MAX_CONNECTIONS {
+            if self.omitted.len() < MAX_OMITTED {
                 self.omitted.insert(cookie);
             }
             return;
@@ -300,6 +323,7 @@ impl Connections {
         };
         let sent_ns = now.time_ns.saturating_sub(u64::from(now.info.last_data_sent_ms) * 1_000_000);
         let by_chance = missing_ns.filter(|_| is_upstream).map(|_| (sent_ns, searched_ns - before_ns));
+        let begun = dumped_ns.map(|dumped_ns| (sent_ns, now.time_ns.saturating_sub(dumped_ns)));
         connection.set_ends(ends);
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
         let other = other.and_then(|cookie| self.followed.get_mut(cookie));
@@ -318,8 +342,20 @@ impl Connections {
         let (key, inode) = (report.key, report.inode);
         let pid = target.owners.get(&inode).map(|owner| owner.pid);
         let (closely, was_in_panel, moved_ns) = (None, false, 0);
-        let followed =
-            Followed { key, inode, pid, ends, role, counted, connection, closely, was_in_panel, moved_ns, by_chance };
+        let followed = Followed {
+            key,
+            inode,
+            pid,
+            ends,
+            role,
+            counted,
+            connection,
+            closely,
+            was_in_panel,
+            moved_ns,
+            by_chance,
+            begun,
+        };
         self.followed.insert(cookie, followed);
     }
 
@@ -397,7 +433,7 @@ impl Connections {
         if let Some(failed) = self.attempts.failed() {
             *tally.evidence.failed_attempts.get_or_insert(0) += failed;
         }
-        std::mem::take(&mut self.omitted).len() as u64
+        std::mem::take(&mut self.omitted).len() as u64 + self.omitted_before
     }
 
     /// Adds what the connections that have ended have shown.

@@ -42,26 +42,35 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Looks at the sockets of a network namespace. Where the kernel does not report them, none is seen.
-    pub(super) fn look(&mut self, namespace: u64, diag: &mut Diag, target: &mut Wanted) {
-        self.looks += 1;
-        let mut seen = Vec::new();
+    /// Counts a look at all network namespaces, as each of them has answered [`Self::look`].
+    pub(super) fn count_look(&mut self, waits: impl IntoIterator<Item = Option<bool>>) {
+        // One of them knows more than none, and one that waits more than all others.
+        let waits = waits.into_iter().max().flatten();
+        self.looks += u64::from(waits.is_some());
+        self.waiting += u64::from(waits == Some(true));
+    }
+
+    /// Looks at the sockets of a network namespace. Returns whether bytes wait to be read at one; `None`, with no socket seen, where
+    /// the kernel does not report them.
+    pub(super) fn look(&mut self, namespace: u64, diag: &mut Diag, target: &mut Wanted) -> Option<bool> {
+        let (mut seen, mut asking) = (Vec::new(), HashSet::new());
         let (selected, others, has_service) = (&target.selected, &self.others, !target.serving.is_empty());
         let dumped = diag.dump_datagrams(&mut |_, report| {
             let ends = report.key.ends();
+            if ends.dst.port == DOMAIN {
+                asking.insert(report.key.cookie());
+            }
             let is_wanted = selected.matches(&ends) || has_service && ends.dst.port == DOMAIN;
             if seen.len() < MAX_SOCKETS && is_wanted && !others.contains(&report.inode) {
                 seen.push(*report);
             }
         });
-        if dumped.is_err() {
-            return;
-        }
+        dumped.ok()?;
         let now_ns = monotonic_ns();
         let before_ns = self.last_looks_ns.insert(namespace, now_ns);
-        self.end_questions(namespace, &seen, now_ns);
+        self.end_questions(namespace, &asking, now_ns);
         if seen.is_empty() {
-            return;
+            return Some(false);
         }
         let is_of_processes = target.selected.is_of_processes();
         let is_by_ends = |target: &Wanted, report: &SocketReport| {
@@ -111,12 +120,12 @@ impl Datagrams {
         if let Some(pid) = self.owner {
             target.watch(pid);
         }
-        self.waiting += u64::from(queued > 0);
+        Some(queued > 0)
     }
 
-    /// Adds the questions whose sockets are gone.
-    fn end_questions(&mut self, namespace: u64, seen: &[SocketReport], now_ns: u64) {
-        let is_over = |of: &(u64, u64)| of.0 == namespace && !seen.iter().any(|report| report.key.cookie() == of.1);
+    /// Adds the questions whose sockets are not among those that are `asking` now, by cookie.
+    fn end_questions(&mut self, namespace: u64, asking: &HashSet<u64>, now_ns: u64) {
+        let is_over = |of: &(u64, u64)| of.0 == namespace && !asking.contains(&of.1);
         for (_, (first_ns, last_ns)) in self.asking.extract_if(|of, _| is_over(of)) {
             if let Some(first_ns) = first_ns.filter(|_| self.names_ns.len() < MAX_NAMES) {
                 self.names_ns.push(last_ns.midpoint(now_ns) - first_ns);
@@ -198,7 +207,9 @@ mod tests {
         let _alone = alone();
         let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
-        let mut look = || datagrams.look(0, &mut diag, &mut target);
+        let mut look = || {
+            datagrams.look(0, &mut diag, &mut target);
+        };
         (0..2).for_each(|_| look());
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", DOMAIN)).unwrap();
@@ -221,7 +232,9 @@ mod tests {
             let survey = Survey::start(selected.clone(), false).unwrap();
             let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
             target.serving.insert(pid);
-            let mut look = || datagrams.look(0, &mut diag, &mut target);
+            let mut look = || {
+                datagrams.look(0, &mut diag, &mut target);
+            };
             look();
             let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
             sockets.iter().for_each(|socket| socket.connect(("127.0.0.1", DOMAIN)).unwrap());
@@ -238,7 +251,9 @@ mod tests {
         let _alone = alone();
         let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
-        let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
+        let mut look = |namespace| {
+            datagrams.look(namespace, &mut diag, &mut target);
+        };
         [0, 1].into_iter().for_each(&mut look);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", DOMAIN)).unwrap();
@@ -269,12 +284,27 @@ mod tests {
         assert_eq!((evidence.names.count, evidence.open_names), (1, 0));
     }
 
+    /// A target may be in several network namespaces, in one of which a queue is never empty.
+    #[test]
+    fn a_look_at_several_network_namespaces_is_one() {
+        let mut datagrams = Datagrams::default();
+        datagrams.drops.insert((0, 1), (0, 0));
+        for _ in 0..3 {
+            datagrams.count_look([Some(false), Some(true), None]);
+        }
+        datagrams.count_look([Some(false), Some(false)]);
+        datagrams.count_look([None, None]);
+        assert_eq!((datagrams.looks(), datagrams.figures().map(|it| it.waiting)), (4, Some(0.75)));
+    }
+
     #[test]
     fn a_socket_that_was_there_from_the_beginning_is_no_question_in_any_namespace() {
         let _alone = alone();
         let survey = Survey::start(Selection::Process(process::id()), false).unwrap();
         let (mut target, mut datagrams, mut diag) = (survey.target, Datagrams::default(), Diag::open().unwrap());
-        let mut look = |namespace| datagrams.look(namespace, &mut diag, &mut target);
+        let mut look = |namespace| {
+            datagrams.look(namespace, &mut diag, &mut target);
+        };
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", DOMAIN)).unwrap();
         [0, 1, 0, 1].into_iter().for_each(&mut look);

@@ -44,6 +44,8 @@ use crate::{
 
 /// Connections that are followed at once; others are counted.
 const MAX_CONNECTIONS: usize = 4096;
+/// Connections beyond these that are told apart; more are not counted.
+const MAX_OMITTED: usize = 65_536;
 /// Processes that are watched; those with the most connections are found first.
 const MAX_PROCESSES: usize = 16;
 /// Network namespaces that are looked into; others are counted.
@@ -64,6 +66,8 @@ const DISCOVERY: Task = (Duration::from_millis(50), 0.004);
 const OFTEN: Duration = Duration::from_millis(10);
 /// For how long after a new one.
 const OFTEN_FOR_NS: u64 = 1_000_000_000;
+/// Searches for connections that the processes have opened which serve the target: more often, because these are few.
+const UPSTREAM: Task = (Duration::from_millis(100), 0.0015);
 /// Looks at processes.
 const LOOKS: Task = (Duration::from_millis(50), 0.0015);
 /// Checks whether the target has ended.
@@ -135,6 +139,7 @@ pub struct Survey {
     /// Whether the target was started to end.
     may_end: bool,
     searches: Pace,
+    upstream: Pace,
     polls: Pace,
     discovery: Pace,
     looks: Pace,
@@ -225,6 +230,7 @@ impl Survey {
             has_ended: false,
             may_end: false,
             searches: Pace::new(SEARCHES.0, SEARCHES.1),
+            upstream: Pace::new(UPSTREAM.0, UPSTREAM.1),
             polls: Pace::new(POLLS.0, POLLS.1),
             discovery: Pace::new(DISCOVERY.0, DISCOVERY.1),
             looks: Pace::new(LOOKS.0, LOOKS.1),
@@ -267,6 +273,11 @@ impl Survey {
         if self.discovery.is_due(now_ns) {
             self.discover(now_ns, are_many)?;
         }
+        if self.upstream.is_due(now_ns) {
+            self.find_upstream()?;
+            let cost_ns = self.spent_ns();
+            self.upstream.record(now_ns, cost_ns);
+        }
         if self.polls.is_due(now_ns) {
             for connections in self.namespaces.values_mut() {
                 connections.query(&mut self.tally, are_many)?;
@@ -289,14 +300,17 @@ impl Survey {
             let cost_ns = self.spent_ns();
             self.datagram_looks.record(now_ns, cost_ns);
         }
-        let looks_ns = self.looks.due_ns().min(self.datagram_looks.due_ns()).min(self.ends.due_ns());
+        let looks_ns =
+            self.looks.due_ns().min(self.upstream.due_ns()).min(self.datagram_looks.due_ns()).min(self.ends.due_ns());
         Ok(self.polls.due_ns().min(self.discovery.due_ns()).min(looks_ns))
     }
 
     fn look_at_datagrams(&mut self) {
+        let mut waits = Vec::new();
         for (number, connections) in &mut self.namespaces {
-            self.datagrams.look(*number, &mut connections.diag, &mut self.target);
+            waits.push(self.datagrams.look(*number, &mut connections.diag, &mut self.target));
         }
+        self.datagrams.count_look(waits);
     }
 
     /// Looks for connections, which polls those that are followed.
@@ -402,7 +416,7 @@ impl Survey {
         evidence.observed_ns = context.observed_ns;
         let apart_ns = |count: u64| context.observed_ns as f64 / count.max(1) as f64;
         evidence.search_interval_ns = apart_ns(self.discoveries);
-        evidence.look_interval_ns = apart_ns(self.datagrams.looks()) * self.namespaces.len() as f64;
+        evidence.look_interval_ns = apart_ns(self.datagrams.looks());
         evidence.omitted = context.omitted;
         let (peer, port) = self.target.selected.server();
         evidence.target = Target { name: context.name.to_owned(), peer, port, ..Target::default() };
@@ -442,6 +456,9 @@ impl Survey {
         self.find_namespaces()?;
         for connections in self.namespaces.values_mut() {
             connections.find_listeners()?;
+            if self.target.serving.is_empty() {
+                connections.begin_search();
+            }
         }
         let owners = &self.target.owners;
         let is_unowned = |inode: u32| !owners.contains_key(&inode);
@@ -455,6 +472,16 @@ impl Survey {
             if !self.target.selected.is_of_processes() {
                 self.target.serving = self.namespaces.values().flat_map(Connections::servers).collect();
             }
+        }
+        Ok(())
+    }
+
+    /// Finds connections that the processes have opened which serve the target, while these are still open.
+    fn find_upstream(&mut self) -> Result<(), Error> {
+        if !self.target.serving.is_empty() {
+            self.namespaces.values_mut().for_each(Connections::begin_search);
+            self.target.find_owners_serving();
+            self.dump()?;
         }
         Ok(())
     }
