@@ -17,11 +17,15 @@ fn assess(evidence: &Evidence) -> Assessment {
     let opening = evidence.times.share(Part::SetUp);
     let mean = evidence.set_ups.mean_ns();
     let unopened = evidence.unopened.iter().fold(Silences::default(), |sum, unopened| sum.with(&unopened.waits));
+    let opened = evidence.set_ups.count.saturating_sub(unopened.count);
     let mut facts = vec![
         share("connections were being opened", Some(opening), "sock_diag state, polls"),
         time("mean time to open one", mean, "polls"),
         time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
-        fact("connections opened", Some(Value::Count(evidence.set_ups.count.saturating_sub(unopened.count))), "polls"),
+        unless(
+            opened > 0 && evidence.groups.is_empty() && evidence.dead_server().is_some(),
+            fact("connections opened", Some(Value::Count(opened)), "polls"),
+        ),
         fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
         time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
     ];
