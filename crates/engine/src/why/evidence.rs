@@ -540,7 +540,7 @@ impl Evidence {
             self.groups.iter().any(|group| group.brief > 0 && is_one(&group.key))
         };
         let unopened: u64 = self.unopened.iter().map(|unopened| unopened.waits.count).sum();
-        let have_some_opened = self.groups.is_empty() && self.set_ups.count.saturating_sub(unopened) * SOME > unopened;
+        let have_some_opened = self.groups.is_empty() && self.set_ups.count * SOME > unopened;
         self.unanswered_set_ups().filter(|unopened| !have_some_opened && !has_opened(&unopened.server))
     }
 

@@ -25,7 +25,10 @@ fn assess(evidence: &Evidence) -> Assessment {
         facts.extend([
             time("mean time to open one", mean, "polls"),
             time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
-            fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+            unless(
+                evidence.groups.is_empty() && evidence.dead_server().is_some(),
+                fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+            ),
         ]);
     }
     facts.extend([
