@@ -11,6 +11,8 @@ use anyhow::anyhow;
 use dwell_app::progress::Bar;
 use dwell_capture::{Error, LinkType, Packet, Reader};
 use dwell_engine::{
+    filter::Filter,
+    missing::Missing,
     observe::{Observation, knows_link},
     rtt::{Counter, Counters},
 };
@@ -32,6 +34,8 @@ const PROGRESS_BYTES: u64 = 8 << 20;
 const MAX_NAMES: u32 = 65_536;
 /// More than one packet of so many that is cut within its headers is a fault of the capture.
 const MOST_CUT: u64 = 10;
+/// More than one segment of so many that is missing is one, too.
+const MOST_MISSING: u64 = 10;
 /// Times of most captures are so exact: packets that are earlier by less may be in order.
 const RESOLUTION_NS: u64 = 1_000;
 /// Packets between two steps of the progress bar.
@@ -39,6 +43,8 @@ const STRIDE: u64 = 4096;
 /// Packets between two looks whether the run is to end. Each reads a clock, which takes a fifth of what a packet takes.
 const LOOK_STRIDE: u64 = 64;
 
+/// The remedy where segments are missing.
+const MORE_OF_ALL: &str = "capture with less load or a larger buffer (tcpdump -B 65536 -s 128), where all packets pass";
 /// The remedy where headers are cut.
 pub const MORE_OF_EACH: &str = "capture more of each packet (tcpdump -s 128)";
 
@@ -47,10 +53,12 @@ pub type CaptureLosses = Vec<(Cow<'static, str>, u64)>;
 
 const REPEATED: &str = "capture_repeated";
 const DISORDERED: &str = "capture_disordered";
+const MISSING: &str = "capture_missing";
 
 /// Writes how many packets a capture has more than once, and how many out of order, to follow the counters of a run.
 pub fn left_out(losses: &[(Cow<'static, str>, u64)]) -> String {
-    let named = [(REPEATED, "repeated"), (DISORDERED, "out of order")].into_iter().filter_map(|(counter, name)| {
+    let names = [(REPEATED, "repeated"), (DISORDERED, "out of order"), (MISSING, "missing")];
+    let named = names.into_iter().filter_map(|(counter, name)| {
         let (_, count) = losses.iter().find(|(found, _)| found == counter)?;
         Some(format!(", {count} {name}"))
     });
@@ -73,6 +81,8 @@ pub struct Capture<'a> {
     disordered: u64,
     /// Finds packets that passed before, which are left out.
     repeats: Repeats,
+    /// Counts segments that the capture lacks, where that is asked for.
+    missing: Option<Missing>,
     /// Learns names from the packets.
     names: Namer,
 }
@@ -101,6 +111,7 @@ impl<'a> Capture<'a> {
             latest_ns: HashMap::new(),
             disordered: 0,
             repeats: Repeats::default(),
+            missing: None,
             names: Namer::default(),
         })
     }
@@ -108,6 +119,11 @@ impl<'a> Capture<'a> {
     /// Has names learnt from the packets, each before it is passed on.
     pub fn set_names(&mut self, names: Namer) {
         self.names = names;
+    }
+
+    /// Has segments counted that the capture lacks, of the flows that a filter admits.
+    pub fn count_missing(&mut self, filter: Filter) {
+        self.missing = Some(Missing::new(filter));
     }
 
     /// Passes each packet with a time to `observe` until the capture ends, a signal arrives, or `observe` returns false. When the
@@ -143,7 +159,7 @@ impl<'a> Capture<'a> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
         let (unknown_links, interface, names) = (&mut self.unknown_links, &mut self.interface, &self.names);
-        let (shortened, repeats) = (&mut self.shortened, &mut self.repeats);
+        let (shortened, repeats, missing) = (&mut self.shortened, &mut self.repeats, &mut self.missing);
         let (latest_ns, disordered) = (&mut self.latest_ns, &mut self.disordered);
         let mut comments = Vec::new();
         let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
@@ -170,6 +186,7 @@ impl<'a> Capture<'a> {
                 return true;
             }
             names.observe(&observation);
+            missing.iter_mut().for_each(|missing| missing.observe(&observation));
             observe(&observation, comments)
         };
         while let Some(packet) = self.input.reader.next_packet()? {
@@ -209,6 +226,7 @@ impl<'a> Capture<'a> {
             ("capture_shortened", self.shortened),
             (REPEATED, self.repeats.count()),
             (DISORDERED, self.disordered),
+            (MISSING, self.missing.as_ref().map_or(0, Missing::count)),
             ("capture_cut_off", u64::from(is_cut_off)),
             ("capture_interrupted", u64::from(self.input.is_cut())),
             (Counter::UnknownLink.name(), counters.get(Counter::UnknownLink)),
@@ -268,6 +286,16 @@ impl<'a> Capture<'a> {
             faults.push((
                 format!("{cut} of {packets} packets are cut within their headers and were not measured"),
                 MORE_OF_EACH.into(),
+            ));
+        }
+        if let Some(missing) = self.missing.as_ref().filter(|missing| missing.count() * MOST_MISSING > missing.of()) {
+            faults.push((
+                format!(
+                    "{} of {} segments were acknowledged, and the capture lacks them",
+                    missing.count(),
+                    missing.of()
+                ),
+                MORE_OF_ALL.into(),
             ));
         }
         if let Some(segments) = self.repeats.afar() {

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::{
     records::of_type,
     support::{Run, dwell, dwell_reading},
-    wire::{capture, capture_as, pings},
+    wire::{Sender, capture, capture_as, echo, pings},
 };
 
 /// A file in a folder of its own; its name is the same in each message.
@@ -257,6 +257,50 @@ fn a_packet_that_a_capture_has_twice_counts_once() {
     }
     let run = dwell(&["why", "-r", twice.path().to_str().unwrap()]);
     assert!(run.stdout.contains(&format!("{packets} copies of packets that the capture has more than once")), "{run}");
+}
+
+#[test]
+fn segments_that_a_capture_lacks_are_counted_and_a_tenth_of_them_is_a_fault() {
+    let packed = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/line.pcap.gz")).unwrap();
+    let mut whole = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut whole).unwrap();
+    let word = |at: usize| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
+    for (each, status) in [(u64::MAX, 0), (20, 0), (4, 4)] {
+        let (mut lost, mut at, mut segments, mut missing) = (whole[..HEADER].to_vec(), HEADER, 0, 0);
+        while at < whole.len() {
+            let end = at + 16 + word(at + 8) as usize;
+            // IPv4 in Ethernet, and TCP with data.
+            let is_data = word(at + 12) > 200 && whole[at + 28..at + 30] == [8, 0] && whole[at + 39] == 6;
+            segments += u64::from(is_data);
+            let is_lost = is_data && segments % each == each - 1;
+            missing += u64::from(is_lost);
+            if !is_lost {
+                lost.extend_from_slice(&whole[at..end]);
+            }
+            at = end;
+        }
+        assert!((missing > 0) == (each < u64::MAX));
+        let file = File::new(&lost);
+        for options in [&["rtt"][..], &["response"]] {
+            let run = dwell(&[options, &["-r", file.path().to_str().unwrap(), "--format", "jsonl"]].concat());
+            let counters = of_type(&run.stdout, &format!("{}.status", options[0])).pop().unwrap()["counters"].clone();
+            assert_eq!(counters["capture_missing"].as_u64().unwrap_or(0), missing, "{run}");
+            assert_eq!(run.status, Some(status), "{run}");
+            assert_eq!(run.stderr.contains("the capture lacks them; capture with less load"), status == 4, "{run}");
+        }
+    }
+}
+
+#[test]
+fn flows_that_find_no_room_are_told_with_the_remedy() {
+    let pinged =
+        |id: u16| [(0.0, Sender::Client), (0.5, Sender::Server)].map(|(at, by)| echo(f64::from(id) + at, by, id, 1));
+    let file = File::new(&capture(&(0..64).flat_map(pinged).collect::<Vec<_>>()));
+    for (most, status) in [("64000", 0), ("4", 4)] {
+        let run = dwell(&["rtt", "-r", file.path().to_str().unwrap(), "--max-flows", most]);
+        assert_eq!(run.status, Some(status), "{run}");
+        assert_eq!(run.stderr.contains("follow more flows (--max-flows)"), status == 4, "{run}");
+    }
 }
 
 /// A pcapng file: pings on an Ethernet interface, and a packet on one of a private link type.

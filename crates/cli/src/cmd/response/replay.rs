@@ -26,6 +26,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         }
     };
     capture.set_names(names);
+    capture.count_missing(watch.filter.clone());
     let mut tracker = Tracker::new(&watch);
     let mut last_ns = None;
     let read = capture.read(

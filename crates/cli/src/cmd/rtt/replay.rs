@@ -2,11 +2,12 @@
 
 use std::{cell::RefCell, path::Path, rc::Rc};
 
+use anyhow::anyhow;
 use dwell_engine::{
     measure::Event,
     observe::Observation,
     replay::Intervals,
-    rtt::{Aggregate, Config, Counters, Groups, Tracker},
+    rtt::{Aggregate, Config, Counter, Counters, Groups, Tracker},
     units::nanos,
 };
 use dwell_records::{SinkError, Source};
@@ -38,6 +39,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
         }
     };
     capture.set_names(names);
+    capture.count_missing(config.filter.clone());
     let source = Rc::clone(&output);
     let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
     let read = capture.read_annotating(
@@ -47,7 +49,25 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     );
     output.borrow_mut().report.set_losses(capture.losses(&read, &replay.tracker.counters()));
     let counters = replay.finish()?;
-    capture.verdict(read, &counters).and_then(|exit| output.borrow_mut().report.exit(exit))
+    capture.verdict(read, &counters).and_then(|exit| {
+        untracked(&counters)?;
+        output.borrow_mut().report.exit(exit)
+    })
+}
+
+/// Fails if much was not measured because its flows found no room.
+fn untracked(counters: &Counters) -> Result<(), Failure> {
+    /// One packet of so many.
+    const MUCH: u64 = 10;
+    let (untracked, packets) = (counters.get(Counter::Untracked), counters.get(Counter::Packets));
+    if untracked * MUCH <= packets {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "{untracked} of {packets} packets are of flows that found no room and were not measured; follow more flows (--max-flows), or \
+         fewer of the capture's (--filter)"
+    );
+    Err(Failure::new(Exit::Incomplete, error))
 }
 
 struct Replay {
