@@ -78,19 +78,27 @@ pub(crate) fn attach(
         (Hook::Xdp, _) => {
             program.attach_xdp(interface.index as i32).map(Attachment::Link).map_err(|error| io_error(&error))
         }
-        (_, TcHookKind::Tcx) => tcx(program, interface, hook),
+        (_, TcHookKind::Tcx) => tcx(program, interface, hook).map(Attachment::Descriptor),
         (_, TcHookKind::Clsact) => clsact(program, interface, hook),
-        (_, TcHookKind::Auto) => match tcx(program, interface, hook) {
+        (_, TcHookKind::Auto) => match tcx(program, interface, hook).map(Attachment::Descriptor) {
             Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => clsact(program, interface, hook),
             other => other,
         },
     };
-    result.map_err(|io| Error::Attach {
-        hook: hook.name(),
-        interface: interface.name.clone(),
-        remedy: remedy(hook, &io),
-        io,
-    })
+    result.map_err(|io| refused(interface, hook, io))
+}
+
+/// Attaches a program at tcx, which Linux has from 6.6, before all others, until the descriptor is closed.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn attach_tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> Result<OwnedFd, Error> {
+    tcx(program, interface, hook).map_err(|io| refused(interface, hook, io))
+}
+
+fn refused(interface: &Interface, hook: Hook, io: io::Error) -> Error {
+    Error::Attach { hook: hook.name(), interface: interface.name.clone(), remedy: remedy(hook, &io), io }
 }
 
 fn remedy(hook: Hook, io: &io::Error) -> &'static str {
@@ -170,7 +178,7 @@ fn create_link(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {
+fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<OwnedFd> {
     let attach_type = match hook {
         Hook::TcEgress => libbpf_sys::BPF_TCX_EGRESS,
         _ => libbpf_sys::BPF_TCX_INGRESS,
@@ -181,7 +189,7 @@ fn tcx(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Resul
         flags: libbpf_sys::BPF_F_BEFORE,
         ..Default::default()
     };
-    create_link(program.as_fd(), interface.index, attach_type, &options).map(Attachment::Descriptor)
+    create_link(program.as_fd(), interface.index, attach_type, &options)
 }
 
 fn clsact(program: &ProgramMut<'_>, interface: &Interface, hook: Hook) -> io::Result<Attachment> {

@@ -18,7 +18,7 @@ pub mod rtt;
 pub mod stack;
 mod vantage;
 
-pub use attach::{Hook, TcHookKind, XdpMode};
+pub use attach::{Hook, TcHookKind, XdpMode, attach_tcx};
 pub use chain::Chain;
 pub use error::Error;
 pub use interface::Interface;

@@ -4,10 +4,12 @@ use std::{net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 use super::{
     figures::{least, median},
     forward::Driven,
-    goals, kernel_objects, pin,
+    kernel_objects,
+    limits::{self, Finding, Limit},
+    peers::Peers,
+    pin,
     stop::Stop,
 };
-use crate::goal::Goal;
 use anyhow::{Result, bail};
 use dwell_engine::{
     balance::{Forward, NextHop, Protocol, Real, Reason, Sampling, Vip, VipKey},
@@ -29,9 +31,9 @@ const VIP: &str = "198.51.100.1";
 const CLIENT_6: &str = "2001:db8:9::";
 const VIP_6: &str = "2001:db8:1::1";
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Finding>> {
     pin()?;
-    let peer = options.open_peer()?;
+    let peer = Peers::open(&options.peers)?.xdp;
     println!(
         "\
 The cost of the balancer per packet (BPF_PROG_TEST_RUN), in ns above an empty program.
@@ -40,36 +42,31 @@ The driver's removal of the outer headers counts as the balancer's."
     );
     print!("\n{:<44}{:>9}{:>8}{:>8}", "packet", "flows", "least", "median");
     println!("{}", peer.as_ref().map_or(String::new(), |_| format!("{:>8}", "peer")));
-    let (mut goals, mut found) = (Vec::new(), Vec::new());
+    let (mut findings, mut found) = (Vec::new(), Vec::new());
     for row in rows().into_iter().filter(|row| options.wants(row.name)) {
         for flows in FLOWS {
             if !row.flows.contains(&flows) {
                 continue;
             }
             stop.check()?;
-            let peer = peer.as_ref().filter(|_| row.peer_times().is_some());
+            let peer = peer.as_ref().filter(|_| row.limit().is_some());
             let (above, of_peer) = measure(&row, flows, peer)?;
             print!("{:<44}{flows:>9}{:>8.0}{:>8.0}", row.name, least(&above), median(&above));
             println!("{}", peer.map_or(String::new(), |_| format!("{:>8.0}", least(&of_peer))));
             found.push((row.name, flows, least(&above)));
-            if let Some(wanted) = row.peer_times() {
-                let times = peer.map(|_| least(&of_peer) / least(&above));
-                goals.push(goals::at_least(
-                    format!("{}, {flows} flows, the cost of a peer", row.name),
-                    times,
-                    wanted,
-                    "times",
-                ));
+            if let Some(limit) = row.limit() {
+                let times = peer.map(|_| least(&of_peer) / least(&above)).ok_or("no --peer for XDP");
+                findings.push(limit.judge(format!("{}, {flows}", row.name), times));
             }
         }
     }
     for flows in FLOWS {
         let of = |name| found.iter().find(|found| (found.0, found.1) == (name, flows)).map(|found| found.2);
         let adds = of(MEASURED).zip(of(UNMEASURED)).map(|(with, without)| with - without);
-        let most = goals::MAX_MEASURING_NS[usize::from(flows > 1)];
-        goals.push(goals::at_most(format!("measuring a request, {flows} connections"), adds, most, "ns per packet"));
+        let limit = &limits::MEASURING[usize::from(flows > 1)];
+        findings.push(limit.judge(format!("requests, {flows}"), adds.ok_or("left out by --row")));
     }
-    Ok(goals)
+    Ok(findings)
 }
 
 /// The rows of which the difference is what measuring costs.
@@ -192,14 +189,14 @@ fn requests(estimator: Estimator, name: &'static str, hit: &Row) -> Row {
 
 impl Row {
     /// How many times as much a peer must cost, if it does the same.
-    fn peer_times(&self) -> Option<f64> {
+    fn limit(&self) -> Option<&'static Limit> {
         if self.ends != [CLIENT, VIP] || self.forward != Forward::Ipip || self.to.is_none() {
             return None;
         }
         match (self.traffic, self.estimator) {
-            (Traffic::Requests, None) => Some(goals::HIT_TIMES),
-            (Traffic::Requests, Some(Estimator::Auto)) => Some(goals::MEASURED_HIT_TIMES),
-            (Traffic::Opens, None) => Some(goals::NEW_TIMES),
+            (Traffic::Requests, None) => Some(&limits::HIT),
+            (Traffic::Requests, Some(Estimator::Auto)) => Some(&limits::MEASURED_HIT),
+            (Traffic::Opens, None) => Some(&limits::NEW),
             _ => None,
         }
     }

@@ -7,10 +7,11 @@ use std::{
 use super::{
     figures::{least, median},
     forward::Driven,
-    goals, kernel_objects, pin,
+    kernel_objects,
+    limits::{self, Finding},
+    pin,
     stop::Stop,
 };
-use crate::goal::Goal;
 use anyhow::{Result, bail};
 use dwell_engine::{
     balance::{Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
@@ -33,7 +34,7 @@ struct Row {
     why: Reason,
 }
 
-pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(stop: &Stop) -> Result<Vec<Finding>> {
     pin()?;
     println!(
         "\
@@ -41,20 +42,19 @@ What a packet of QUIC costs the balancer (BPF_PROG_TEST_RUN, layer 2, {SERVERS} 
 empty program. {ROUNDS} interleaved rounds of {PACKETS} packets per row; the least and the median of their differences."
     );
     println!("\n{:<52}{:>9}{:>8}{:>8}", "packet", "clients", "least", "median");
-    let mut goals = Vec::new();
+    let mut found = Vec::new();
     for row in rows()? {
         stop.check()?;
         let above = measure(&row)?;
         println!("{:<52}{:>9}{:>8.0}{:>8.0}", row.name, row.flows, least(&above), median(&above));
-        let most = match row.why {
-            Reason::Cid => goals::MAX_CID_NS[0],
-            Reason::Unroutable if row.name.contains("opened") => goals::MAX_CID_NS[1],
+        let limit = match row.why {
+            Reason::Cid => &limits::CID[0],
+            Reason::Unroutable if row.name.contains("opened") => &limits::CID[1],
             _ => continue,
         };
-        let what = format!("{}, {} clients", row.name, row.flows);
-        goals.push(goals::at_most(what, Some(least(&above)), most, "ns per packet"));
+        found.push(limit.judge(row.name, Ok(least(&above))));
     }
-    Ok(goals)
+    Ok(found)
 }
 
 fn rows() -> Result<Vec<Row>> {

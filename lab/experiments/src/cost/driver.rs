@@ -67,17 +67,7 @@ pub struct Driver {
 impl Driver {
     /// Prepares to run a program, which is loaded for `ingress`.
     pub fn new(tested: Tested, ingress: Hook, rewrite: Rewrite, flows: u32) -> Result<Driver> {
-        Ok(Driver {
-            object: ObjectBuilder::default()
-                .open_memory(OBJECT)
-                .and_then(libbpf_rs::OpenObject::load)
-                .context("cannot load the benchmark's driver")?,
-            tested,
-            xdp: ingress == Hook::Xdp,
-            rewrite,
-            flows,
-            seen: [0; 3],
-        })
+        Ok(Driver { object: load()?, tested, xdp: ingress == Hook::Xdp, rewrite, flows, seen: [0; 3] })
     }
 
     /// Returns the mean nanoseconds per packet over `packets` packets, including the driver's own work.
@@ -138,7 +128,14 @@ impl Driver {
     }
 }
 
-fn program<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'a>> {
+/// Loads the programs of the driver.
+pub fn load() -> Result<Object> {
+    let opened = ObjectBuilder::default().open_memory(OBJECT);
+    opened.and_then(libbpf_rs::OpenObject::load).context("cannot load the benchmark's driver")
+}
+
+/// The driver's program with this name.
+pub fn program<'a>(object: &'a Object, name: &str) -> Result<libbpf_rs::ProgramMut<'a>> {
     object
         .progs_mut()
         .find(|program| program.name() == name)

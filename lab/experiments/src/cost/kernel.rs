@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use super::{
     driver::{Driver, Rewrite, Tested},
     figures::{least, median},
-    goals, pin,
+    limits::{self, Finding},
+    peers::Peers,
+    pin,
     stop::Stop,
 };
-use crate::goal::Goal;
 use anyhow::Result;
 use dwell_engine::{
     measure::Method,
@@ -20,6 +21,7 @@ use dwell_probes::{
     response::{Options as ResponseOptions, Probe as ResponseProbe},
     rtt::{Options, Probe},
 };
+use dwell_records::counted;
 use etherparse::{PacketBuilder, TcpOptionElement};
 
 const ROUNDS: usize = 21;
@@ -27,10 +29,10 @@ const PACKETS: u32 = 50_000;
 const FLOWS: [u32; 4] = [1, 10_000, 100_000, 1_000_000];
 const RESPONSE_FLOWS: [u32; 3] = [1, 1_000, 100_000];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Finding>> {
     pin()?;
-    let peer = options.open_peer()?;
-    let mut goals = Vec::new();
+    let peer = Peers::open(&options.peers)?.tc;
+    let mut found = Vec::new();
     println!(
         "\
 The cost of the RTT program per packet (BPF_PROG_TEST_RUN), in ns above an empty program.
@@ -47,18 +49,18 @@ stamped, sampled: the share of packets that made the program do that, by its own
                     continue;
                 }
                 stop.check()?;
-                goals.extend(measure(row, flows, peer.as_ref())?);
+                found.extend(measure(row, flows, peer.as_ref())?);
             }
         }
     }
     if options.wants("response") {
-        responses(stop, &mut goals)?;
+        responses(stop, &mut found)?;
     }
-    Ok(goals)
+    Ok(found)
 }
 
 /// Prints the cost of the response program per packet at XDP, where each packet is a request of one of many clients.
-fn responses(stop: &Stop, goals: &mut Vec<Goal>) -> Result<()> {
+fn responses(stop: &Stop, found: &mut Vec<Finding>) -> Result<()> {
     println!("\nResponse latency at XDP, each packet a request");
     println!("{:<43}{:>8}{:>7}{:>8}", "estimator", "flows", "least", "median");
     for (name, estimator) in [("auto", Estimator::Auto), ("pirate", Estimator::Pirate)] {
@@ -72,13 +74,8 @@ fn responses(stop: &Stop, goals: &mut Vec<Goal>) -> Result<()> {
             let above = rounds(&mut driver, &tcp_plain(), flows, None)?.0;
             println!("{name:<43}{flows:>8}{:>7.0}{:>8.0}", least(&above), median(&above));
             print_losses(&mut driver)?;
-            let most = goals::MAX_RESPONSE_NS[usize::from(flows > 1_000)];
-            goals.push(goals::at_most(
-                format!("response, {name}, {flows} flows"),
-                Some(least(&above)),
-                most,
-                "ns per packet",
-            ));
+            let limit = &limits::RESPONSE[usize::from(flows > 1_000)];
+            found.push(limit.judge(format!("{name}, {}", of_flows(flows)), Ok(least(&above))));
         }
     }
     Ok(())
@@ -115,8 +112,8 @@ fn print_losses(driver: &mut Driver) -> Result<()> {
     Ok(())
 }
 
-/// Measures a row. Its goal is a ratio to the peer, where both do the same.
-fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<Option<Goal>> {
+/// Measures a row. Its limit is a ratio to the peer, where both do the same.
+fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<Option<Finding>> {
     let tested = Tested::Rtt(Probe::load(&row.options(flows))?);
     let mut driver = Driver::new(tested, row.hook, row.rewrite, flows)?;
     let peer = peer.filter(|_| row.is_compared());
@@ -131,10 +128,16 @@ fn measure(row: &Row, flows: u32, peer: Option<&OwnedFd>) -> Result<Option<Goal>
         peer.map_or(String::new(), |_| format!("{:>8.0}", least(&of_peer))),
     );
     print_losses(&mut driver)?;
-    let wanted = goals::RTT_TIMES[usize::from(flows > 10_000)];
-    let times = peer.map(|_| least(&of_peer) / least(&above));
-    let what = || format!("{}, {}, {flows} flows, the cost of a peer", row.name, row.mode.title());
-    Ok(row.is_compared().then(|| goals::at_least(what(), times, wanted, "times")))
+    let limit = &limits::RTT[usize::from(flows > 10_000)];
+    let times = peer.map(|_| least(&of_peer) / least(&above)).ok_or(NO_PEER);
+    let case = || format!("{}, {}, {}", row.name, row.mode.name(), of_flows(flows));
+    Ok(row.is_compared().then(|| limit.judge(case(), times)))
+}
+
+const NO_PEER: &str = "no --peer for tc";
+
+fn of_flows(flows: u32) -> String {
+    counted(u64::from(flows), "flow", "flows")
 }
 
 fn share(share: f64) -> String {
@@ -149,6 +152,14 @@ enum Mode {
 }
 
 impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Report => "every sample",
+            Mode::Limited => "100 ms",
+            Mode::Aggregate => "aggregated",
+        }
+    }
+
     fn title(self) -> &'static str {
         match self {
             Mode::Report => "Every sample to user space",

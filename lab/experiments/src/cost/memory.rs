@@ -2,12 +2,12 @@
 use std::ffi::OsStr;
 
 use super::{
-    child, dwell, goals,
+    child, dwell,
     kernel_objects::{self, Map},
+    limits::{self, Finding},
     stop::Stop,
     traffic::{self, Plan},
 };
-use crate::goal::Goal;
 use anyhow::Result;
 use dwell_engine::{
     abi, balance,
@@ -15,7 +15,7 @@ use dwell_engine::{
 };
 use dwell_probes::rtt::{Options, Probe};
 
-pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(stop: &Stop) -> Result<Vec<Finding>> {
     table_sizes();
     stop.check()?;
     kernel_maps()?;
@@ -26,12 +26,11 @@ pub fn run(stop: &Stop) -> Result<Vec<Goal>> {
 
 /// The memory of a connection of the balancer, which is the same whether it is measured: its slot, and its way in a bucket
 /// of a table that is full.
-fn connections() -> Vec<Goal> {
+fn connections() -> Vec<Finding> {
     let way = size_of::<abi::dwell_slot_bucket>() / abi::DWELL_WAYS as usize;
     let bytes = f64::from(balance::slot_bytes()) + way as f64;
     println!("\nA connection of dwell lb: {bytes:.0} bytes, in a table that is full");
-    let goal = |(what, most)| goals::at_most(format!("a connection that is {what}"), Some(bytes), most, "bytes");
-    ["measured", "not measured"].into_iter().zip(goals::MAX_CONNECTION_BYTES).map(goal).collect()
+    limits::CONNECTION.each_ref().map(|limit| limit.judge("", Ok(bytes))).into()
 }
 
 fn configs() -> [Config; 3] {

@@ -11,11 +11,11 @@ use super::{
     child::{self, Cost},
     dwell,
     figures::median,
-    goals, installed,
+    installed,
+    limits::{self, Finding},
     stop::Stop,
     traffic::{self, Plan},
 };
-use crate::goal::Goal;
 use anyhow::Result;
 
 const PACKETS: u32 = 1_000_000;
@@ -23,7 +23,7 @@ const PACKETS: u32 = 1_000_000;
 const FEW_PACKETS: u32 = 100_000;
 const SNAP: usize = 100;
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 3 } else { 7 };
     let folder = tempfile::Builder::new().prefix("dwell-bench-").tempdir()?;
     println!(
@@ -33,7 +33,7 @@ each two of them; {SNAP} bytes per packet, held in the page cache. Output goes t
 CPU: seconds in user space and kernel, median of {rounds} interleaved rounds. Packets per second: of CPU time.
 Memory: greatest resident size."
     );
-    let mut goals = Vec::new();
+    let mut found = Vec::new();
     for flows in [10, 1000, 100_000] {
         let many = capture(folder.path(), flows, PACKETS)?;
         let few = capture(folder.path(), flows, FEW_PACKETS)?;
@@ -54,14 +54,14 @@ Memory: greatest resident size."
                 }
             }
         }
-        goals.extend(print(flows, &contenders, &costs));
+        found.extend(print(flows, &contenders, &costs));
     }
-    Ok(goals)
+    Ok(found)
 }
 
-/// Prints the table of a capture, and returns the goals: the first contender compared with tcptrace, and other formats compared
+/// Prints the table of a capture, and returns what concerns limits: the first contender compared with tcptrace, and other formats compared
 /// with it.
-fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Vec<Goal> {
+fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Vec<Finding> {
     println!("\n{flows} flows");
     println!(
         "{:<40}{:>10}{:>8}{:>8}{:>20}{:>12}{:>12}",
@@ -94,19 +94,14 @@ fn print(flows: u32, contenders: &[Contender], costs: &[Vec<Cost>]) -> Vec<Goal>
     }
     let first = contenders.iter().zip(costs).next().map(|(contender, costs)| speed(contender, costs).1);
     let times = first.zip(of_tcptrace).map(|(first, tcptrace)| first / tcptrace);
-    let mut goals = vec![goals::at_least(
-        format!("replay, {flows} flows, the speed of tcptrace"),
-        times,
-        goals::REPLAY_TIMES,
-        "times",
-    )];
+    let mut findings = vec![limits::REPLAY.judge(format!("{flows} flows"), times.ok_or("tcptrace is not installed"))];
     for (format, _) in FORMATS {
         let found = contenders.iter().zip(costs).find(|(contender, _)| contender.name == format);
         let times = first.zip(found).map(|(first, (contender, costs))| first / speed(contender, costs).1);
-        let what = format!("{format}, {flows} flows, the CPU time of pcap");
-        goals.push(goals::at_most(what, times, goals::MAX_FORMAT_TIMES, "times"));
+        let case = format!("{format}, {flows} flows");
+        findings.push(limits::FORMAT.judge(case, times.ok_or("what converts captures is not installed")));
     }
-    goals
+    findings
 }
 
 struct Contender {

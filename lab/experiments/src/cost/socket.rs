@@ -10,10 +10,10 @@ use std::{
 use super::{
     child, dwell,
     figures::{greatest, least, median},
-    goals, installed,
+    installed,
+    limits::{self, Figure, Finding, unknown},
     stop::Stop,
 };
-use crate::goal::Goal;
 use anyhow::{Context, Result, bail, ensure};
 use dwell_testbed::{
     BitsPerSecond, Emulation, Guarded, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Pair, QueueLimit, Role,
@@ -31,15 +31,13 @@ const PLAIN: &[&str] = &[];
 const RUN: &[&str] = &["run", "--summary", "--"];
 const MINIMIZE: &[&str] = &["run", "--summary", "--minimize", "--"];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
-    let (rounds, parts) = if options.quick { (3, 1) } else { (11, 10) };
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Finding>> {
+    let (rounds, parts) = if options.quick { (3, 1) } else { (15, 10) };
     if let Some(missing) = dwell_testbed::missing_requirement() {
-        println!("left out: {missing}");
-        return Ok(vec![undecided()]);
+        return Ok(unknown([&limits::RUN, &limits::OUTSIDE], &missing));
     }
     if installed("iperf3").is_none() {
-        println!("left out: iperf3 is not installed");
-        return Ok(vec![undecided()]);
+        return Ok(unknown([&limits::RUN, &limits::OUTSIDE], "iperf3 is not installed"));
     }
     println!(
         "\
@@ -59,16 +57,9 @@ a ratio to the mean of the two without around it."
     senders(&ends, parts * 15_000_000, rounds.min(5), stop)?;
     lab.stop()?;
     println!("\n{} sockets watched from outside", 2 * CONNECTIONS);
-    let mut goals = vec![goals::at_least("dwell run, flat out", Some(left), goals::MIN_LEFT_RUN, "% of bits")];
-    goals.extend(outside(stop)?.into_iter().map(|(format, percent)| {
-        let what = format!("watching from outside, {format}");
-        goals::at_most(what, Some(percent), goals::MAX_OUTSIDE_PERCENT, "% of a core")
-    }));
-    Ok(goals)
-}
-
-fn undecided() -> Goal {
-    Goal { holds: None, what: "socket: left out".into() }
+    let mut found = vec![limits::RUN.judge("", Ok(left))];
+    found.extend(outside(stop)?.into_iter().map(|(format, percent)| limits::OUTSIDE.judge(format, Ok(percent))));
+    Ok(found)
 }
 
 struct Ends<'a> {
@@ -96,7 +87,7 @@ fn slow_lab() -> Result<Lab> {
 }
 
 /// Runs a round of each variant, with a plain run before and after. Returns the percentage of the plain runs with `dwell run`.
-fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<f64> {
+fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<f64>) -> Result<Figure> {
     let with = [("dwell run", RUN), ("dwell run --minimize", MINIMIZE)];
     let mut found = [Vec::new(), Vec::new()];
     let mut plain = vec![figure(PLAIN)?];
@@ -114,10 +105,10 @@ fn ratios(rounds: usize, stop: &Stop, mut figure: impl FnMut(&[&str]) -> Result<
     for ((name, _), ratios) in with.iter().zip(&found) {
         println!("  {name}: {:.1} % ({:.1} to {:.1})", median(ratios), least(ratios), greatest(ratios));
     }
-    Ok(median(&found[0]))
+    Ok(Figure::of(&found[0]))
 }
 
-fn flat_out(rounds: usize, stop: &Stop) -> Result<f64> {
+fn flat_out(rounds: usize, stop: &Stop) -> Result<Figure> {
     let pair = Pair::start("bench-fast")?;
     let _server = serve(&pair.right, FIRST_PORT)?;
     let dwell = dwell()?;
@@ -142,7 +133,7 @@ fn flat_out(rounds: usize, stop: &Stop) -> Result<f64> {
 }
 
 /// Sends this many bytes from each sender. Returns the CPU seconds of all senders, and of dwell.
-fn senders(ends: &Ends<'_>, bytes: u64, rounds: usize, stop: &Stop) -> Result<f64> {
+fn senders(ends: &Ends<'_>, bytes: u64, rounds: usize, stop: &Stop) -> Result<Figure> {
     let ports = FIRST_PORT..FIRST_PORT + SENDERS;
     let servers = ports.map(|port| serve(ends.receiver, port));
     let _servers: Vec<Guarded> = servers.collect::<Result<_>>()?;

@@ -13,13 +13,12 @@ use std::{
 
 use super::{
     dwell,
-    figures::{greatest, least, median},
-    goals,
+    figures::{greatest, least, median, spread},
     kernel_objects::{links_of, maps, run_ns_of},
+    limits::{self, Figure, Finding, unknown},
     pin,
     stop::Stop,
 };
-use crate::goal::Goal;
 use anyhow::{Result, ensure};
 use dwell_engine::layers::Config;
 use dwell_probes::{
@@ -82,11 +81,10 @@ const VARIANTS: [Variant; 7] = [
     Variant { name: "both, of another port", sender: true, receiver: true, port: 9, ..NONE },
 ];
 
-pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(options: &super::Options, stop: &Stop) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 3 } else { 11 };
     if let Some(missing) = dwell_testbed::missing_requirement() {
-        println!("left out: {missing}");
-        return Ok(vec![Goal { holds: None, what: "stack: left out".into() }]);
+        return Ok(unknown([&limits::STAMPED, &limits::BUDGET, &limits::UNSELECTED], &missing));
     }
     println!(
         "\
@@ -96,14 +94,14 @@ rounds (least to greatest). Bytes per second are disturbed by other work on this
 less so. Programs: what they ran, share of all processors' time, as the kernel counts it in windows of
 its own (its accounting makes them dearer)."
     );
-    let mut goals = Vec::new();
+    let mut findings = Vec::new();
     for (title, pace) in [("Flat out", None), ("At 1 Gbit/s", Some(125_000_000))] {
         println!("\n{title}");
         let left = measure(rounds, pace, stop)?;
         if pace.is_none() {
             let of = |variant: &str| left.iter().find(|(name, _)| *name == variant).map(|(_, left)| *left);
-            for (variant, least) in [(BOTH, goals::MIN_LEFT_STAMPED), (BUDGET, goals::MIN_LEFT_BUDGET)] {
-                goals.push(goals::at_least(format!("stamping flat out, {variant}"), of(variant), least, "% of bytes"));
+            for (variant, limit) in [(BOTH, &limits::STAMPED), (BUDGET, &limits::BUDGET)] {
+                findings.push(limit.judge("", of(variant).ok_or("not measured")));
             }
         }
     }
@@ -111,14 +109,14 @@ its own (its accounting makes them dearer)."
     hooks(stop)?;
     println!("\nPrograms of another port, without the accounting");
     let unselected = unselected(rounds, stop)?;
-    goals.push(goals::at_most("an unselected packet", Some(unselected), goals::MAX_UNSELECTED_NS, "ns per run"));
+    findings.push(limits::UNSELECTED.judge("", Ok(unselected)));
     println!("\nMemory");
     memory()?;
-    Ok(goals)
+    Ok(findings)
 }
 
 /// Returns the bytes per second that are left with each variant, in percent.
-fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'static str, f64)>> {
+fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'static str, Figure)>> {
     let net = Net::start(pace)?;
     println!("{:<24}{:>24}{:>24}{:>10}", "dwell", "bytes per second", "CPU time per byte", "programs");
     let mut without = vec![net.window(WINDOW, stop)?];
@@ -152,7 +150,7 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'stati
             with.iter().map(ratio).collect()
         };
         let bytes = against(|window| window.bytes / window.seconds);
-        left.push((variant.name, median(&bytes)));
+        left.push((variant.name, Figure::of(&bytes)));
         println!(
             "{:<24}{:>24}{:>24}{:>10}",
             variant.name,
@@ -167,13 +165,9 @@ fn measure(rounds: usize, pace: Option<u32>, stop: &Stop) -> Result<Vec<(&'stati
     Ok(left)
 }
 
-fn spread(shares: &[f64]) -> String {
-    format!("{:.1} % ({:.0} to {:.0})", median(shares), least(shares), greatest(shares))
-}
-
 /// Returns the cost of a program that has nothing to stamp, in nanoseconds per run, as the CPU time of a round trip: messages of one byte and
 /// their echoes, with both ends on one processor, and without the kernel's accounting.
-fn unselected(rounds: usize, stop: &Stop) -> Result<f64> {
+fn unselected(rounds: usize, stop: &Stop) -> Result<Figure> {
     let net = Net::build()?;
     let (mut client, mut server) = net.connect()?;
     for socket in [&client, &server] {
@@ -221,7 +215,7 @@ fn unselected(rounds: usize, stop: &Stop) -> Result<f64> {
         least(&each),
         greatest(&each)
     );
-    Ok(median(&each))
+    Ok(Figure::of(&each))
 }
 
 fn hooks(stop: &Stop) -> Result<()> {

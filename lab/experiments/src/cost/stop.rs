@@ -25,7 +25,8 @@ impl Stop {
         stop.check().and(result)
     }
 
-    fn listen() -> Result<Stop> {
+    /// Notes from now on whether one of them has come.
+    pub fn listen() -> Result<Stop> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&asked))?;

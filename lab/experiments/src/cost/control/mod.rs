@@ -18,15 +18,14 @@ use serde_json::Value;
 use super::{
     Options, dwell,
     figures::median,
-    goals::{self, MAX_DOCTOR_MS, MAX_FIRST_SAMPLE_MS, MAX_INTERVAL_MS, MAX_RELOAD_MS, MAX_START_MS, MAX_TAKEOVER_MS},
+    limits::{self, Finding, Limit},
     stop::Stop,
 };
-use crate::goal::Goal;
 
 /// The most that something may take until it has begun.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub fn run(options: &Options, stop: &Stop) -> Result<Vec<Goal>> {
+pub fn run(options: &Options, stop: &Stop) -> Result<Vec<Finding>> {
     let bench = Bench::new(options.quick, stop)?;
     let (vips, rounds) = (bench.vips, bench.rounds);
     println!(
@@ -35,43 +34,47 @@ The control plane; medians of {rounds}, as a user waits for it.
 A reload changes the weights of all backends of {vips} VIPs, and thus all tables of 65,537 entries.
 An interval: its work as `dwell lb status` reports it, when nothing changes.\n"
     );
-    let mut goals = Vec::new();
+    let mut findings = Vec::new();
     for row in ROWS {
         let what = row.what.replace("VIPS", &vips.to_string());
         if options.wants(&what) {
             let times: Vec<f64> = (row.measure)(&bench)?.iter().map(|time| time.as_secs_f64() * 1e3).collect();
             let ms = median(&times);
             println!("{what:<60} {ms:>9.1} ms");
-            let found = (!options.quick).then_some(ms);
-            goals.extend(row.most_ms.map(|most| goals::at_most(what, found, most, "ms")));
+            let found = if options.quick { Err("--quick has fewer VIPs and one round") } else { Ok(ms) };
+            findings.extend(row.limit.map(|limit| limit.judge("", found)));
         }
     }
-    Ok(goals)
+    Ok(findings)
 }
 
 /// What is measured, several times, and how long it may take.
 struct Row {
     what: &'static str,
     measure: fn(&Bench<'_>) -> Result<Vec<Duration>>,
-    most_ms: Option<f64>,
+    limit: Option<&'static Limit>,
 }
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
-    Row::new("dwell lb: a reload of VIPS VIPs with 10 backends", |it| many::reload(it, 10), Some(MAX_RELOAD_MS[0])),
-    Row::new("dwell lb: a reload of VIPS VIPs with 100 backends", |it| many::reload(it, 100), Some(MAX_RELOAD_MS[1])),
-    Row::new("dwell lb: an interval of VIPS VIPs with 10 backends", |it| many::interval(it, 10), Some(MAX_INTERVAL_MS)),
+static ROWS: &[Row] = &[
+    Row::new("dwell lb: a reload of VIPS VIPs with 10 backends", |it| many::reload(it, 10), Some(&limits::RELOAD[0])),
+    Row::new("dwell lb: a reload of VIPS VIPs with 100 backends", |it| many::reload(it, 100), Some(&limits::RELOAD[1])),
+    Row::new("dwell lb: an interval of VIPS VIPs with 10 backends", |it| many::interval(it, 10), Some(&limits::INTERVAL)),
     Row::new("dwell lb: an interval of VIPS VIPs with 100 backends", |it| many::interval(it, 100), None),
     Row::new("dwell lb: CPU time per second, VIPS VIPs with 100 backends", |it| many::cpu_per_second(it, 100), None),
-    Row::new("dwell lb: until a new one answers", begin::new_balancer, Some(MAX_START_MS)),
-    Row::new("dwell lb: until the next process answers", begin::next_balancer, Some(MAX_TAKEOVER_MS)),
-    Row::new("dwell rtt -i: until the first sample", begin::sample, Some(MAX_FIRST_SAMPLE_MS)),
-    Row::new("dwell doctor: until its end", begin::doctor, Some(MAX_DOCTOR_MS)),
+    Row::new("dwell lb: until a new one answers", begin::new_balancer, Some(&limits::START)),
+    Row::new("dwell lb: until the next process answers", begin::next_balancer, Some(&limits::TAKEOVER)),
+    Row::new("dwell rtt -i: until the first sample", begin::sample, Some(&limits::FIRST_SAMPLE)),
+    Row::new("dwell doctor: until its end", begin::doctor, Some(&limits::DOCTOR)),
 ];
 
 impl Row {
-    const fn new(what: &'static str, measure: fn(&Bench<'_>) -> Result<Vec<Duration>>, most_ms: Option<f64>) -> Row {
-        Row { what, measure, most_ms }
+    const fn new(
+        what: &'static str,
+        measure: fn(&Bench<'_>) -> Result<Vec<Duration>>,
+        limit: Option<&'static Limit>,
+    ) -> Row {
+        Row { what, measure, limit }
     }
 }
 
