@@ -85,9 +85,15 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bound {
-            Bound::Most(most) => write!(f, "at most {most} {}", self.unit),
-            Bound::Least(least) => write!(f, "at least {least} {}", self.unit),
+        write!(f, "{} {}", self.bound, self.unit)
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Most(most) => write!(f, "at most {most}"),
+            Bound::Least(least) => write!(f, "at least {least}"),
         }
     }
 }
@@ -126,9 +132,9 @@ impl Finding {
     pub fn goal(&self) -> Goal {
         let case = if self.case.is_empty() { String::new() } else { format!(" ({})", self.case) };
         let unknown = self.figure.as_ref().err().map(|why| format!(", {why}"));
-        let (what, figure, unknown) = (self.limit.what, self.shown(), unknown.unwrap_or_default());
-        let line = format!("{what}{case}: {figure}{unknown}; wanted: {}", self.limit);
-        Goal { holds: self.holds(), what: line }
+        let Limit { what, bound, unit } = self.limit;
+        let (figure, unknown) = (self.shown(), unknown.unwrap_or_default());
+        Goal { holds: self.holds(), what: format!("{what}{case}: {figure} {unit}{unknown}, wanted: {bound}") }
     }
 }
 
@@ -232,10 +238,8 @@ mod tests {
         assert_eq!(holds(Ok(3.1)), [Some(false), Some(true)]);
         assert_eq!(holds(Err("no --peer")), [None; 2]);
         let goal = HIT.judge("1 flow", Err::<f64, _>("no --peer")).goal();
-        assert_eq!(
-            goal.line(),
-            "-     lb: the cost of a peer, connection known (1 flow): -, no --peer; wanted: at least 2 times"
-        );
+        let line = "-     lb: the cost of a peer, connection known (1 flow): - times, no --peer, wanted: at least 2";
+        assert_eq!(goal.line(), line);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_peer_is_a_program_that_can_be_run_or_it_is_refused() {
         let this = std::env::current_exe().unwrap();
-        assert_eq!(Peers::open(&[this.clone()]).unwrap().watcher, Some(this.clone()));
+        assert_eq!(Peers::open(std::slice::from_ref(&this)).unwrap().watcher, Some(this.clone()));
         let refused = |paths: &[PathBuf]| format!("{:#}", Peers::open(paths).unwrap_err());
         assert!(refused(&[this.clone(), this]).ends_with("another peer of its kind was given before"));
         assert!(refused(&["/proc/self/status".into()]).contains("neither a pinned BPF program nor an executable file"));
