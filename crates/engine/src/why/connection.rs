@@ -11,7 +11,7 @@ use super::{
     figures::{ByLength, ConnectionFigures, Silences},
     poll::{
         CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, is_stuck, last_of_both, round_trip,
-        unread, written,
+        unacknowledged, unread, written,
     },
 };
 use crate::{
@@ -165,7 +165,10 @@ impl Connection {
             burst_ns: None,
             peak_cwnd: 0,
             burst_bytes: 0,
-            asked_bytes: 0,
+            asked_bytes: match role {
+                Role::Client => unacknowledged(first),
+                Role::Server => unread(first),
+            },
             shortest_asked: None,
             goes_on: false,
         }

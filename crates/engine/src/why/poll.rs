@@ -58,6 +58,13 @@ pub(super) fn written(reading: &Reading) -> Option<u64> {
     left.checked_add(info.notsent_bytes?.into())
 }
 
+/// Returns how many bytes were written that the peer has not acknowledged; 0 if the kernel does not tell.
+pub(super) fn unacknowledged(reading: &Reading) -> u64 {
+    // The SYN counts as a byte.
+    let acked = reading.info.bytes_acked.map(|acked| acked.saturating_sub(1));
+    written(reading).zip(acked).map_or(0, |(written, acked)| written.saturating_sub(acked))
+}
+
 /// Adds the round trips of a poll, which stands for this much time. Returns the share of the shortest in the smoothed one.
 pub(super) fn round_trip(sum: &mut RoundTrip, info: &TcpInfo, ns: u64) -> f64 {
     let (rtt, base) = (f64::from(info.rtt_us), f64::from(info.min_rtt_us.unwrap_or(info.rtt_us)));

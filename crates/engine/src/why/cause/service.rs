@@ -34,7 +34,7 @@ pub fn may_take_its_time(evidence: &Evidence) -> bool {
     /// The share of pauses in the time of clients that wait for long.
     const PAUSES: f64 = 0.1;
     let waited_ns = evidence.times.get(Part::Service);
-    may_be_meant(evidence, evidence.service.mean_ns())
+    may_be_meant(evidence, evidence.service.mean_ns(), LONG_NS)
         && evidence.paused_ns >= (evidence.paused_ns + waited_ns) * PAUSES
 }
 
@@ -52,7 +52,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(
         unread(evidence).map(|ns| time("of the mean, before they were read", Some(ns), "sock_diag rqueue, polls")),
     );
-    let is_meant = may_be_meant(evidence, mean) && !may_take_its_time(evidence);
+    let is_meant = may_be_meant(evidence, mean, LONG_NS) && !may_take_its_time(evidence);
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.service));
     facts.extend(in_pieces(evidence));

@@ -18,6 +18,14 @@ fn a_program_that_sends_at_a_pace_and_does_nothing_else_may_do_so_on_purpose() {
     assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
     paced.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
     assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
+    // Fifty events per second, of a segment each.
+    (paced.pause, paced.segments_sent) = (silences(450, 20), 450);
+    assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
+    paced.process = Some(Process::default());
+    assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
+    // What goes on from segment to segment is a transfer.
+    paced.segments_sent = 9_000;
+    assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
 }
 
 #[test]

@@ -256,6 +256,21 @@ fn a_service_that_opens_a_connection_for_each_question_is_not_surely_the_slow_on
     assert!(verdict.unseen[0].what.contains("127.0.0.1:7101"), "{:?}", verdict.unseen);
 }
 
+/// As of a server that hangs: the request was under way at the first poll, and is acknowledged late.
+#[test]
+fn a_request_of_before_the_look_that_nothing_answers_is_not_healthy() {
+    let mut socket = Socket::new(Role::Client);
+    let reading = &mut socket.reading;
+    (reading.info.bytes_sent, reading.info.bytes_acked, reading.info.unacked) = (Some(220), Some(1), 1);
+    (reading.info.last_data_sent_ms, reading.info.last_data_received_ms) = (5, u32::MAX);
+    socket.connection = Connection::new(Role::Client, reading);
+    socket.polls(40, |info| info.busy_us = info.busy_us.map(|us| us + 1_000));
+    socket.polls(7_000, |info| (info.bytes_acked, info.unacked) = (Some(221), 0));
+    let verdict = decide(&socket.evidence());
+    assert_eq!(verdict.outcome, Outcome::NoTraffic, "{}", verdict.sentence);
+    assert!(verdict.sentence.contains("may be owed an answer"), "{}", verdict.sentence);
+}
+
 #[test]
 fn a_connection_that_ends_after_messages_or_a_last_frame_was_owed_nothing() {
     let waits = |socket: &mut Socket| {
