@@ -66,6 +66,7 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
             .or_else(|| too_deep(epoch))
             .or_else(|| timer(epoch))
             .or(chosen.reason)
+            .or_else(|| turns::is_unlike(epoch).then(|| disagrees(epoch)).flatten())
             .or_else(|| fault(epoch))
             .or_else(|| (turns::is_ambiguous(epoch) && turns::is_unknown(epoch)).then_some(Reason::DelayedAck)),
         ..chosen

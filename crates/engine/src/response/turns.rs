@@ -86,8 +86,13 @@ pub(super) fn window(epoch: &Epoch) -> Window {
 
 /// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
 fn is_pipelined(epoch: &Epoch) -> bool {
-    let limit = if 2 * u32::from(epoch.alike) >= u32::from(epoch.bursts) { ALIKE } else { UNLIKE };
+    let limit = if is_unlike(epoch) { UNLIKE } else { ALIKE };
     epoch.extra > 0 && more_runs(epoch) > limit * f64::from(epoch.extra)
+}
+
+/// Returns whether the packets of bursts are mostly of different sizes, as head and body of a request are.
+pub(super) fn is_unlike(epoch: &Epoch) -> bool {
+    2 * epoch.alike < epoch.bursts
 }
 
 /// Returns whether packets may be requests of their own or parts of one: each request came in several, none was seen alone, and

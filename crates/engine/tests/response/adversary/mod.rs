@@ -241,7 +241,7 @@ const KINDS: &[Kind] = &[
         name: "pipelined requests",
         change: |setting, random| setting.depth = random.random_range(2..6),
         wrong: 3,
-        believed: 26,
+        believed: 19,
     },
     Kind { name: "answers in pieces", change: pieces, wrong: 1, believed: 63 },
     Kind {

@@ -53,23 +53,25 @@ fn small_requests_that_carry_the_end_of_an_answer_are_requests() {
 
 #[test]
 fn requests_that_may_be_parts_of_one_are_not_believed() {
-    // Two packets each time. Half of the answers come 20 ms later, the others in two parts, after 20 and 80 ms.
-    let mut path = Path::new(MS, 0);
-    for i in 0..300 {
-        path.send(120);
-        path.send(400);
-        for after_ms in &[20, 60][..1 + i % 2] {
-            path.now_ns += after_ms * MS;
-            path.came_ns = path.now_ns;
-            path.ack += 4000;
-            path.send(0);
+    // Two packets each time. Half of the answers come 20 ms later, the others in two parts, after 20 and 80 ms; or all come in three.
+    for parts_ms in [[&[20][..], &[20, 60]], [&[20, 2, 30], &[20, 2, 30]]] {
+        let mut path = Path::new(MS, 0);
+        for i in 0..300 {
+            path.send(120);
+            path.send(400);
+            for after_ms in parts_ms[i % 2] {
+                path.now_ns += after_ms * MS;
+                path.came_ns = path.now_ns;
+                path.ack += 4000;
+                path.send(0);
+            }
+            path.now_ns += 3 * MS;
         }
-        path.now_ns += 3 * MS;
-    }
-    let made = path.estimates();
-    assert!(made.len() >= 8, "{}", made.len());
-    for made in made {
-        assert_eq!(made.reason, Some(Reason::Multiplexed), "{made:?}");
+        let made = path.estimates();
+        assert!(made.len() >= 8, "{}", made.len());
+        for made in made {
+            assert_eq!(made.reason, Some(Reason::Multiplexed), "{made:?}");
+        }
     }
 }
 
