@@ -41,16 +41,16 @@ const SLOW_START_ROUNDS: u64 = 10;
 const STAMPED_QUEUE_NS: f64 = 2.5e6;
 const STAMPED_READER: f64 = 0.3;
 
-/// A reader that reads nothing for so long is not only busy with what it has read before.
+/// A reader that reads nothing for at least this long has stopped, and is not only busy with what it has read.
 const LEAST_READING_STOP_NS: u64 = 20_000_000;
 
-/// So many bytes that are not read are no answer that somebody waits for, if that lasts.
+/// Up to this many unread bytes that stay unread are not an answer that somebody waits for.
 const FEW_BYTES: u64 = 4096;
 
 /// What is longer is an upload, and may need no answer.
 const LONGEST_REQUEST: u64 = 65_536;
 
-/// A message that follows the one before after a longer pause is no part of a transfer: there was nothing to send.
+/// After a longer pause between two messages, the second does not belong to the same transfer: there was nothing to send.
 const MESSAGE_PAUSE_NS: u64 = 50_000_000;
 
 /// Who sent last, or who will send next.
@@ -85,7 +85,7 @@ pub struct Connection {
     is_acknowledged: bool,
     /// Time without anything under way or to read since the last data of either side.
     silence_ns: u64,
-    /// Of a server, time in which bytes of a client waited to be read that has sent nothing more since.
+    /// At a server: time in which a client's bytes have waited to be read since the client last sent anything.
     unread_ns: u64,
     /// Time in which many bytes waited to be read, since some were read last.
     unread_since_ns: u64,
@@ -472,7 +472,7 @@ impl Connection {
         self.asked_bytes += asked;
     }
 
-    /// Of a connection that was not there at the search before: the kernel knows how long ago the last data was.
+    /// Begins the silence of a connection that the former search did not find: the kernel knows when the last data passed.
     fn begin_silence(&mut self, now: &Reading, dt_ns: u64) {
         let since_ms = now.info.last_data_sent_ms.min(now.info.last_data_received_ms);
         if now.info.unacked == 0 && unread(now) == 0 {
@@ -572,7 +572,7 @@ impl Connection {
     }
 }
 
-/// The longest silence of one speaker that interrupts a transfer, after a burst of so many bytes.
+/// Returns the longest silence of one side, after a burst of `burst_bytes`, that is still a pause within a transfer.
 pub(super) fn longest_pause_ns(burst_bytes: u64, segment_bytes: u64) -> u64 {
     /// The longest segment on most paths: those of loopback take whole transfers.
     const LONGEST_SEGMENT: u64 = 1460;

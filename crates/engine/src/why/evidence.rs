@@ -147,7 +147,7 @@ pub struct Evidence {
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
     pub unanswered: Silences,
-    /// Of these, on which it has sent since dwell looks.
+    /// The part of `unanswered` on which the client has sent since dwell began to look.
     pub owed: Silences,
     /// The connections on which most time was spent, by part.
     pub longest: Longest,
@@ -553,7 +553,7 @@ impl Evidence {
     /// Returns the share of the time in which somebody waited that nothing explains; 0 where that is next to nothing of the
     /// time that connections were followed, such as a tick of the kernel's clock.
     pub(super) fn unexplained(&self) -> f64 {
-        /// So little of the time of a connection slows nobody down.
+        /// A share of a connection's time that is too small to slow anybody down.
         const LITTLE: f64 = 0.01;
         let ns = self.times.get(Part::Unexplained);
         let is_little = self.source == Source::Sockets && ns <= LITTLE * (self.times.total() + self.idle_ns);

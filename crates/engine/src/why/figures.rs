@@ -69,7 +69,7 @@ impl Silences {
         self
     }
 
-    /// Returns so many times as many.
+    /// Returns this as if each silence had occurred `weight` times.
     pub(super) fn times(&self, weight: f64) -> Silences {
         let times = |figure: u64| (figure as f64 * weight).round() as u64;
         Silences { count: times(self.count), sum_ns: times(self.sum_ns), longest_ns: self.longest_ns }
@@ -111,7 +111,7 @@ impl ByLength {
         self.0.iter_mut().zip(&other.0).for_each(|(own, more)| own.plus(more));
     }
 
-    /// Returns so many times as many.
+    /// Returns this as if each silence had occurred `weight` times.
     pub(super) fn times(&self, weight: f64) -> ByLength {
         ByLength(self.0.map(|of_octave| of_octave.times(weight)))
     }
@@ -197,12 +197,12 @@ pub(super) struct ConnectionFigures {
     pub(super) closed_polls: u64,
     pub(super) unsent: Unsent,
     pub(super) service: Silences,
-    /// Of these, how long requests waited to be read.
+    /// The part of `service` in which requests waited to be read.
     pub(super) unread: Silences,
     /// The number of those that may have been the client's.
     pub(super) doubtful: u64,
     pub(super) answer: Silences,
-    /// The same of a live connection.
+    /// Times from requests to answers by length; filled for live connections only.
     pub(super) answers: ByLength,
     /// Polls by which a server had sent, or a client had received, since the one before what was asked until then: there were as
     /// many answers at least.
@@ -242,9 +242,9 @@ pub(super) struct ConnectionFigures {
     pub(super) overtaken: u64,
     /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
     pub(super) unanswered: Silences,
-    /// Of these, where it has sent since the first poll.
+    /// The part of `unanswered` where the client has sent since the first poll.
     pub(super) owed: Silences,
-    /// Of a capture.
+    /// How requests ended; filled for captures only.
     pub(super) ends_of_requests: RequestEnds,
 }
 

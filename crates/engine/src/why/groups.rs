@@ -44,7 +44,7 @@ pub struct Group {
     pub brief: u64,
     /// The time in which somebody waited.
     pub times: Times,
-    /// Of a capture, those of them that the server refused.
+    /// How many of them the server refused, in a capture; 0 for live connections.
     pub refused: u64,
     /// Their waits for answers.
     pub answers: ByLength,

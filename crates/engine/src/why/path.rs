@@ -38,7 +38,7 @@ pub struct PathFigures {
     pub bytes: u64,
     /// The mean of each segment, and how many bytes went through it.
     means: Vec<(PathSegment, u64)>,
-    /// As of the path.
+    /// Whether the path's figures are estimates: its `is_estimated`.
     is_estimated: bool,
 }
 

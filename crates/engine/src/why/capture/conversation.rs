@@ -375,7 +375,7 @@ impl Conversation {
     /// A TSval that is echoed shows the way to the echoing end and back, even if that end alone sends data. Returns for how
     /// long at least the segment was in a queue before it passed: it echoes an older TSval than the end had by then.
     fn read_stamps(&mut self, side: usize, segment: &Segment) -> u64 {
-        /// Most clocks of timestamps tick so often, or less.
+        /// The shortest tick of most timestamp clocks.
         const TICK_NS: u64 = 1_000_000;
         let Some((value, echo)) = segment.stamps else {
             return 0;
@@ -405,7 +405,7 @@ impl Conversation {
         if queued_ns < TICK_NS { 0 } else { queued_ns }
     }
 
-    /// Data was in a queue on its way from the sender to the place of the capture: what passed meanwhile is no pause.
+    /// Notes that data was in a queue between the sender and the capture for `queued_ns`, which is not a pause of the sender.
     fn queue(&mut self, side: usize, queued_ns: u64) {
         let last_ns = self.senders[side].last_sent_ns().unwrap_or(self.last_ns);
         let ns = queued_ns.min(self.last_ns.saturating_sub(last_ns));

@@ -3,7 +3,8 @@
 use super::conversation::{Conversation, Phase, TRANSFER_BYTES};
 use crate::rtt::native::Segment;
 
-/// Who closes a connection within so much more than a round trip after a message asked for no answer: it said goodbye.
+/// A client that closes its connection within a round trip and this long after a message did not ask for an answer with it:
+/// the message said goodbye.
 const PROMPT_NS: u64 = 5_000_000;
 /// The end of TLS's handshake takes less, and asks for nothing.
 const FINISHED_BYTES: u64 = 100;

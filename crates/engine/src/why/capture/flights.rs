@@ -128,7 +128,7 @@ struct Spent {
 }
 
 impl Flights {
-    /// Attributes time in a transfer, with so many bytes in flight.
+    /// Attributes the time from `from_ns` to `to_ns` in a transfer, with `flight` bytes in flight.
     pub(super) fn spend(&mut self, from_ns: u64, to_ns: u64, flight: u32, mss: u32, path: Path) {
         let time_ns = to_ns.saturating_sub(from_ns);
         let spent = &mut self.since_sent;

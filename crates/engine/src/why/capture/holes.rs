@@ -30,7 +30,7 @@ impl Hole {
     /// Whether what fills it was sent before the segment that has shown it. It is sent again a round trip after that at the
     /// earliest, when the clock of timestamps has ticked. `None` if they do not tell.
     pub(super) fn is_filled_by_older(&self, stamp: Option<u32>, round_trip_ns: u64) -> Option<bool> {
-        /// Most clocks of timestamps tick so often, or more.
+        /// The longest tick of most timestamp clocks.
         const TICK_NS: u64 = 10_000_000;
         let (filler, shower) = (stamp?, self.stamp?);
         (filler != shower || round_trip_ns > TICK_NS).then(|| !is_after(filler, shower))

@@ -39,7 +39,7 @@ use crate::{
 
 /// Connections that are followed at once; others are counted.
 const MAX_CONNECTIONS: usize = 4096;
-/// A connection without a packet for so long makes room for another.
+/// A connection without a packet for at least this long makes room for another.
 const SILENT_NS: u64 = 60_000_000_000;
 
 /// Packets between two searches for connections that make room: each looks at all of them.

@@ -36,7 +36,7 @@ impl Default for Spacing {
 }
 
 impl Spacing {
-    /// Takes segments that leave so long after the one before, and whether that was a full one.
+    /// Takes segments that leave `gap_ns` after the one before, and whether that was a full one.
     pub(super) fn send(&mut self, gap_ns: u64, is_after_full: bool, segments: u64) {
         self.segments += segments;
         if (SHORTEST_NS..LONGEST_NS).contains(&gap_ns) {

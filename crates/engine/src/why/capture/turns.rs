@@ -15,7 +15,7 @@ const IN_TRANSFER: [Part; 2] = [Part::Transfer, Part::RemoteQueue];
 pub(super) struct Turns {
     request: Option<Request>,
     waits: Silences,
-    /// Of the silences before answers, the way.
+    /// The part of the silences before answers in which packets travelled.
     way_ns: u64,
     /// Of the waits, what counts as data of each end that was under way.
     under_way: [Times; 2],
@@ -25,7 +25,7 @@ pub(super) struct Turns {
     answered: Option<[Times; 2]>,
     /// By how much more of each end's data under way is the distance than what it was under way for.
     distance_ns: [f64; 2],
-    /// Of the silences before requests, the way of the answer.
+    /// The part of the silences before requests in which the answer travelled.
     back_ns: u64,
     /// Requests that had all that was sent before, and whose answer began no sooner than it can.
     whole: u64,

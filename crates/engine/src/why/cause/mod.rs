@@ -222,8 +222,8 @@ pub(super) const INTERVALS: f64 = 2.0;
 /// Fewer waits may be chance.
 const FEW_WAITS: u64 = 10;
 
-/// The threshold of waits each of which ends with a segment at least, of so many. Unlike the length of a single one, their
-/// sum is right in the mean however far apart polls are, so that this is the least that they can have taken. A few may be
+/// Whether waits take `least_ns` or more in the mean, if each ends with at least one of `segments`. Unlike the length of one
+/// wait, their sum is right in the mean however far apart polls are: divided by `segments` it is the least mean wait. A few may be
 /// chance, and without segments their number is unknown.
 fn reaches_by_segments(waits: &Silences, segments: u64, least_ns: f64) -> bool {
     // A connection that was over before the next poll has its wait, and not the segment that ended it.

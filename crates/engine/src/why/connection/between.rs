@@ -11,10 +11,10 @@ pub(in crate::why) const TICK_NS: u64 = 10_000_000;
 const FAR_NS: u64 = 15_000_000;
 /// Polls that are this far apart in the mean leave nearly all turns to these times.
 const MOSTLY_FAR_NS: f64 = 30e6;
-/// An answer of up to so many segments is sent at once: it fits a congestion window as connections begin with.
+/// An answer of up to this many segments is sent at once: it fits the initial congestion window (RFC 6928).
 const AT_ONCE: u32 = 10;
 
-/// Returns how exactly the length of turns is known from polls that are so far apart in the mean.
+/// Returns how exactly the length of turns is known, given the mean time between polls.
 pub(in crate::why) fn resolution_ns(poll_interval_ns: f64) -> f64 {
     if poll_interval_ns < MOSTLY_FAR_NS { poll_interval_ns } else { TICK_NS as f64 }
 }

@@ -73,7 +73,7 @@ pub(super) struct Followed {
     pub(super) role: Role,
     pub(super) counted: CountKind,
     pub(super) connection: Connection,
-    /// The same from when it joined the panel, whose connections are polled more often than all.
+    /// The connection since it joined the panel, which is polled more often than all connections are.
     pub(super) closely: Option<Connection>,
     /// Whether it was in the panel before, so that it is counted there.
     pub(super) was_in_panel: bool,
@@ -101,7 +101,7 @@ impl Followed {
     /// Tells that it was over when it was to be polled again. Of those that live shorter than searches are apart, the more are
     /// found the longer they live.
     fn end(&mut self) {
-        /// Fewer are found than one in so many where searches seldom meet any, and their number says little.
+        /// One that was found stands for at most this many: where searches seldom find any, their number says little.
         const MOST: f64 = 20.0;
         let lived_ns = |begun_ns| self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
         let found = |(begun_ns, apart_ns)| (apart_ns as f64 / lived_ns(begun_ns) as f64).clamp(1.0, MOST);

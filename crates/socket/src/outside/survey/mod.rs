@@ -241,7 +241,7 @@ impl Survey {
         // Whom the service of a port waits for is followed from the beginning.
         survey.search()?;
         survey.dump()?;
-        // That is no poll's cost.
+        // The first search is not charged to the polls.
         survey.used_ns = thread_cpu_ns();
         match survey.inaccessible.first_key_value() {
             Some((_, pid)) if survey.namespaces.is_empty() => Err(Error::Namespace { pid: *pid }),

@@ -12,7 +12,7 @@ use super::{
 const OF_WINDOW: f64 = 0.25;
 /// From this share of the time of transfers on, data waited in a queue on its way to the place of the capture.
 const QUEUED: f64 = 0.3;
-/// More than one overtaken segment of so many.
+/// Reordering counts as such from more than one overtaken segment in this many.
 const OVERTAKEN: u64 = 200;
 /// Anything shorter does not count as a queue.
 const QUEUE_NS: f64 = 10e6;
