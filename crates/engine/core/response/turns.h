@@ -56,7 +56,7 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	__u32 carried = arrival->payload_bytes || arrival->tcp_flags & (DWELL_TCP_FIN | DWELL_TCP_RST);
 	__s32 late = dwell_ack_lateness(turn, tick, arrival->tsecr, carried);
 	__u32 unit = turn->unit_ns >> DWELL_TICK_SHIFT, end = tick, latest = tick;
-	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_LEAST_TIMER;
+	__u32 several = !carried && bytes >= 2 * segments.usual, soon = !carried && waited < DWELL_DELAYED_ACK;
 	__u32 prompt = several && dwell_is_prompt(turn, segments, bytes), certain, unclear;
 
 	if (several && (turn->end ? waited < DWELL_LEAST_TIMER && bytes == 2 * segments.usual

@@ -108,17 +108,6 @@ fn a_client_that_waits_for_more_segments_is_not_taken_for_a_queue() {
 }
 
 #[test]
-fn a_timer_of_25_ms_is_not_taken_for_the_server_where_there_is_no_clock() {
-    assert_not_misled(&outcome(|setting| {
-        setting.rtt_ns = 260 * US;
-        setting.service_ns = Draw::Always(2_300 * US);
-        setting.think_ns = Draw::Between(0, 42 * MS);
-        setting.acks = Acks::Every { segments: 2, timer_ns: 25 * MS };
-        setting.tick_ns = 100 * MS;
-    }));
-}
-
-#[test]
 fn pieces_of_answers_are_not_taken_for_a_pause() {
     for between_ms in [2, 7, 15] {
         assert_not_misled(&outcome(|setting| {
