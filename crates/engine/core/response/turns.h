@@ -63,20 +63,20 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 				  : late <= (__s32)unit && turn->flags & DWELL_TURN_TIED && bytes < 8 * segments.usual))
 		state->second = 1;
 	certain = several && dwell_is_at_once(state, late, prompt);
-	if (certain || soon)
+	if (certain || (!carried && waited < DWELL_LEAST_TIMER))
 		turn->flags |= DWELL_TURN_TIED;
 	if (late != DWELL_LATE_UNKNOWN &&
 	    (certain ? !dwell_after_ticket(state) : dwell_is_lone_ack(state, arrival, segments, bytes, late, waited))) {
 		/* the client may have waited for more, or have read late */
-		__u32 unclear = !turn->end && !(certain && state->second) && dwell_is_late(turn, tick, late);
+		__u32 may_wait = !turn->end && !(certain && state->second) && dwell_is_late(turn, tick, late);
 
 		dwell_path_seen(turn, late,
-				!unclear                                 ? ~0U
+				!may_wait                                ? ~0U
 				: !certain && waited < DWELL_LEAST_TIMER ? turn->queue
 									 : turn->path);
 		if (late <= (__s32)unit)
 			turn->stale = 0;
-		else if (certain && !turn->end && !unclear &&
+		else if (certain && !turn->end && !may_wait &&
 			 ++turn->stale >= 8) { /* the path has become longer, and no answer waits behind itself */
 			turn->base_tick = tick;
 			turn->base_echo = arrival->tsecr;

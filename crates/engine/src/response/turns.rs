@@ -92,7 +92,7 @@ fn is_pipelined(epoch: &Epoch) -> bool {
 
 /// Returns whether the packets of bursts are mostly of different sizes, as head and body of a request are.
 pub(super) fn is_unlike(epoch: &Epoch) -> bool {
-    2 * epoch.alike < epoch.bursts
+    2 * u32::from(epoch.alike) < u32::from(epoch.bursts)
 }
 
 /// Returns whether packets may be requests of their own or parts of one: each request came in several, none was seen alone, and

@@ -393,7 +393,7 @@ impl Connection {
         let since_ns = *self.stuck_since_ns.get_or_insert(before.time_ns);
         let (stuck_ns, before_ns) = (now.time_ns.saturating_sub(since_ns), before.time_ns.saturating_sub(since_ns));
         if stuck_ns >= MIN_STALL_NS {
-            self.figures.is_stuck = true;
+            self.figures.stuck_ns = self.figures.stuck_ns.max(stuck_ns);
             self.figures.stalled_ns = self.figures.stalled_ns.max(stuck_ns);
             let parts = [Part::Transfer, Part::RemoteQueue, Part::Application, Part::SlowStart, Part::Pacing];
             let more_ns = if before_ns < MIN_STALL_NS { stuck_ns } else { stuck_ns - before_ns };

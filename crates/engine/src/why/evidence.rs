@@ -126,6 +126,11 @@ pub struct Evidence {
     pub set_up_retries: u64,
     /// Connections whose SYNs nothing answered, by server.
     pub unopened: Vec<UnopenedConnections>,
+    /// In a capture, the number of connections that were opened, by server.
+    pub opened: Vec<(Endpoint, u64)>,
+    /// The times for which a service was opening connections of its own, which is asked meanwhile or not. They are in the time
+    /// of `set-up` too.
+    pub upstream_set_ups: Silences,
     /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
     /// refused, or given up by the kernel. `None` if it is not known.
     pub failed_attempts: Option<u64>,
@@ -143,6 +148,8 @@ pub struct Evidence {
     pub untaken: u64,
     /// Live connections whose data waited for long although nothing was in flight and the peer's window had room.
     pub stuck: u64,
+    /// The longest time of these.
+    pub stuck_ns: u64,
     /// How often TCP found out that packets which it had sent had overtaken each other.
     pub overtaken: u64,
     /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
@@ -325,14 +332,19 @@ impl Evidence {
         self.secured.plus(&figures.secured);
         self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
         self.untaken += u64::from(figures.is_untaken) * connections;
-        self.stuck += u64::from(figures.is_stuck) * connections;
+        self.stuck += u64::from(figures.stuck_ns > 0) * connections;
+        self.stuck_ns = self.stuck_ns.max(figures.stuck_ns);
         self.overtaken += figures.overtaken;
         self.unanswered.plus(&figures.unanswered);
         self.owed.plus(&figures.owed);
         self.ends_of_requests.plus(&figures.ends_of_requests);
-        if let (Some(ns), Some(ends)) = (figures.unopened_ns, &figures.ends) {
+        if let Some(ends) = &figures.ends {
             let server = if figures.role == Role::Client { ends.dst } else { ends.src };
-            self.add_unopened(server, ns, figures.set_up_retries + 1);
+            match figures.unopened_ns {
+                Some(ns) => self.add_unopened(server, ns, figures.set_up_retries + 1),
+                None if figures.set_ups.count > 0 => self.add_opened(server),
+                None => {}
+            }
         }
         self.send_buffer = self.send_buffer.plus(&figures.totals.sender);
         self.receive_buffer = self.receive_buffer.plus(&figures.totals.receiver);
@@ -417,6 +429,7 @@ impl Evidence {
             own.plus(more);
         }
         self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
+        self.stuck_ns = self.stuck_ns.max(other.stuck_ns);
         self.unsent.plus(&other.unsent);
         self.longest.plus(&other.longest);
         self.send_buffer = self.send_buffer.plus(&other.send_buffer);
@@ -522,6 +535,14 @@ impl Evidence {
         }
     }
 
+    fn add_opened(&mut self, server: Endpoint) {
+        if let Some((_, count)) = self.opened.iter_mut().find(|(at, _)| *at == server) {
+            *count += 1;
+        } else if self.opened.len() < MAX_GROUPS {
+            self.opened.push((server, 1));
+        }
+    }
+
     /// Returns the server on which most time was spent without opening a connection, if nothing answered for most of the
     /// time in which connections were being opened.
     pub(super) fn unanswered_set_ups(&self) -> Option<&UnopenedConnections> {
@@ -537,11 +558,15 @@ impl Evidence {
         const SOME: u64 = 3;
         let has_opened = |server: &Endpoint| {
             let is_one = |key: &Key| (key.role, key.peer, key.port) == (Role::Client, server.address, server.port);
-            self.groups.iter().any(|group| group.brief > 0 && is_one(&group.key))
+            self.groups.iter().any(|group| (group.brief > 0 || group.answered_polls > 0) && is_one(&group.key))
         };
         let unopened: u64 = self.unopened.iter().map(|unopened| unopened.waits.count).sum();
+        let opened = |server: &Endpoint| self.opened.iter().find(|(at, _)| at == server).map_or(0, |(_, count)| *count);
         let have_some_opened = self.groups.is_empty() && self.set_ups.count * SOME > unopened;
-        self.unanswered_set_ups().filter(|unopened| !have_some_opened && !has_opened(&unopened.server))
+        self.unanswered_set_ups().filter(|unopened| {
+            let UnopenedConnections { server, waits, .. } = unopened;
+            !have_some_opened && !has_opened(server) && opened(server) * SOME <= waits.count
+        })
     }
 
     /// Adds a wait for a name server.

@@ -59,7 +59,8 @@ impl Silences {
         Silences { count: 1, sum_ns: ns, longest_ns: ns }
     }
 
-    pub(super) fn add(&mut self, ns: u64) {
+    /// Adds one of this length.
+    pub fn add(&mut self, ns: u64) {
         self.plus(&Silences::of(ns));
     }
 
@@ -226,8 +227,8 @@ pub(super) struct ConnectionFigures {
     pub(super) stalled_ns: u64,
     /// Whether the server of a live connection has acknowledged nothing but its opening, though data was sent again.
     pub(super) is_untaken: bool,
-    /// Whether data of a live connection waited for long although nothing kept it from leaving.
-    pub(super) is_stuck: bool,
+    /// The longest time for which data of a live connection waited although nothing kept it from leaving; 0 if not for long.
+    pub(super) stuck_ns: u64,
     pub(super) totals: Totals,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,

@@ -86,12 +86,29 @@ pub enum CountKind {
     Upstream,
 }
 
+/// Whether a service of the target has opened them, and waits on them while it is asked.
+fn is_upstream(group: &Group, is_of_processes: bool, servers: &[u32]) -> bool {
+    let serves = |pid: Option<u32>| pid.is_some_and(|pid| servers.contains(&pid));
+    match group.counted {
+        CountKind::Whole => group.key.role == Role::Client && (is_of_processes || serves(group.key.pid)),
+        CountKind::WithPeer => false,
+        CountKind::Upstream => true,
+    }
+}
+
 impl Evidence {
+    /// Returns the processes that have accepted connections of the target.
+    fn servers(&self) -> Vec<u32> {
+        let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
+        of_servers.filter_map(|group| group.key.pid).collect()
+    }
+
     /// Returns the connections that a service has opened, most of which may have been over before a search found them.
     pub(super) fn brief_upstream(&self) -> Option<&Group> {
         /// Fewer may be of anything.
         const FEW: u64 = 3;
-        let is_opened = |group: &&Group| group.key.role == Role::Client && group.brief >= FEW;
+        let servers = self.servers();
+        let is_opened = |group: &&Group| is_upstream(group, self.is_of_processes, &servers) && group.brief >= FEW;
         let are_most = |group: &&Group| group.brief * 2 >= group.connections;
         self.groups.iter().filter(is_opened).filter(are_most).max_by_key(|group| group.brief)
     }
@@ -103,15 +120,8 @@ impl Evidence {
     pub fn take_out_upstream(&mut self) {
         let is_asked_much = self.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
         let longest_ns = self.service.longest_ns.saturating_mul(2);
-        let of_processes = self.is_of_processes;
-        let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
-        let servers: Vec<u32> = of_servers.filter_map(|group| group.key.pid).collect();
-        let serves = |pid: Option<u32>| pid.is_some_and(|pid| servers.contains(&pid));
-        let is_upstream = |group: &Group| match group.counted {
-            CountKind::Whole => group.key.role == Role::Client && (of_processes || serves(group.key.pid)),
-            CountKind::WithPeer => false,
-            CountKind::Upstream => true,
-        };
+        let (of_processes, servers) = (self.is_of_processes, self.servers());
+        let is_upstream = |group: &Group| is_upstream(group, of_processes, &servers);
         // What the process did itself is not waiting.
         let waits = |group: &Group| {
             let (_, times) = group.up_to(longest_ns);
@@ -122,7 +132,11 @@ impl Evidence {
             !servers.is_empty() && self.names.mean_ns().is_some_and(|mean_ns| mean_ns <= longest_ns as f64);
         let names_within_ns = if asks_names { names_ns } else { 0.0 };
         let of_groups_ns: f64 = self.groups.iter().filter(|group| is_upstream(group)).map(waits).sum();
-        let waited_ns = of_groups_ns + names_within_ns;
+        // What takes longer than any request is asked for something else, as for checks of health.
+        let set_ups_ns = self.upstream_set_ups.sum_ns as f64;
+        let asks_by_them = self.upstream_set_ups.mean_ns().is_some_and(|mean_ns| mean_ns <= longest_ns as f64);
+        let set_ups_within_ns = if asks_by_them { set_ups_ns } else { 0.0 };
+        let waited_ns = of_groups_ns + names_within_ns + set_ups_within_ns;
         let served_ns = waited_ns.min(self.times.get(Part::Service));
         let served = served_ns / waited_ns.max(1.0);
         // What is passed on as it comes pauses where it comes from, but for what counts as service already.
@@ -137,6 +151,7 @@ impl Evidence {
         let paused = paused_ns / awaited_ns.max(1.0);
         self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
         self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
+        self.times.take(Part::SetUp, set_ups_ns - set_ups_within_ns * served);
         if self.are_names_of_service {
             self.times.take(Part::Names, names_ns - names_within_ns * served);
             self.names = if asks_names { self.names } else { Silences::default() };
@@ -160,7 +175,8 @@ impl Evidence {
                     group.times.add(Part::PeerPause, passed_on_ns);
                     self.times.plus(&group.times);
                     self.answer.plus(&answers);
-                    self.answered_polls[1] += (group.answered_polls as f64 * served) as u64;
+                    group.answered_polls = (group.answered_polls as f64 * served) as u64;
+                    self.answered_polls[1] += group.answered_polls;
                 }
                 _ if is_asked_much => {
                     let meant_ns = group.times.get(Part::Answer) - times.get(Part::Answer);

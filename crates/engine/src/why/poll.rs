@@ -31,14 +31,19 @@ pub(super) fn is_corked(info: &TcpInfo) -> bool {
         && waiting > 0
         && waiting < info.send_mss
         && info.send_window.is_none_or(|window| window >= waiting)
-        && info.max_pacing_rate.is_none_or(|limit| info.pacing_rate < Some(limit))
+        && !is_at_rate_limit(info)
 }
 
-/// Whether data waits although nothing is in flight and the peer's window has room. That lasts only where this host drops what it
-/// sends.
+/// Whether data waits although nothing is in flight, the peer's window has room, and the socket is not at the limit of its rate. That
+/// lasts only where this host drops what it sends.
 pub(super) fn is_stuck(info: &TcpInfo) -> bool {
-    let is_closed = info.send_window.is_some_and(|window| window < info.send_mss);
-    info.unacked == 0 && info.notsent_bytes > Some(0) && !is_closed
+    let has_room = info.send_window.is_some_and(|window| window >= info.send_mss);
+    info.unacked == 0 && info.notsent_bytes > Some(0) && has_room && !is_at_rate_limit(info)
+}
+
+/// Whether the application has set a limit of the rate (SO_MAX_PACING_RATE) that data leaves at.
+fn is_at_rate_limit(info: &TcpInfo) -> bool {
+    info.max_pacing_rate.is_some_and(|limit| info.pacing_rate >= Some(limit))
 }
 
 /// Whether it stands for the search that did not find the connection yet, and is of no state of the kernel.

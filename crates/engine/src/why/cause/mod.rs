@@ -25,7 +25,7 @@ mod timeout;
 
 use std::net::IpAddr;
 
-use super::{Evidence, Fact, Part, Process, Remedy, Role, Silences, Source, Value};
+use super::{Evidence, Fact, Group, Part, Process, Remedy, Role, Silences, Source, Times, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -290,6 +290,8 @@ fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>, long_ns: f64) -> bool
 /// The waits of requests, as polls of sockets found them.
 pub(super) struct Turns<'a> {
     part: Part,
+    /// This host's end.
+    role: Role,
     waits: &'a Silences,
     /// The least number of answers that polls are sure of; 0 if it is not known, as of a capture.
     answers: u64,
@@ -302,12 +304,14 @@ impl Turns<'_> {
 
     /// The waits for this host.
     pub(super) fn served(evidence: &Evidence) -> Turns<'_> {
-        Turns { part: Part::Service, waits: &evidence.service, answers: evidence.answered_polls[0] }
+        let (role, answers) = (Role::Server, evidence.answered_polls[0]);
+        Turns { part: Part::Service, role, waits: &evidence.service, answers }
     }
 
     /// The waits for peers.
     pub(super) fn awaited(evidence: &Evidence) -> Turns<'_> {
-        Turns { part: Part::Answer, waits: &evidence.answer, answers: evidence.answered_polls[1] }
+        let (role, answers) = (Role::Client, evidence.answered_polls[1]);
+        Turns { part: Part::Answer, role, waits: &evidence.answer, answers }
     }
 
     /// Whether polls saw any.
@@ -325,9 +329,16 @@ impl Turns<'_> {
         self.answers > 0 && self.most_ns(evidence) < least_ns
     }
 
-    /// The longest that the mean over all answers can be.
+    /// The longest that the mean over all answers can be, or that over those of the peer on which half of the time was spent: many
+    /// quick answers of others do not make up for these.
     fn most_ns(&self, evidence: &Evidence) -> f64 {
-        evidence.times.sum(&[self.part, Part::Unexplained]) / self.answers.max(1) as f64
+        let mean_ns = |times: &Times, answers: u64| times.sum(&[self.part, Part::Unexplained]) / answers.max(1) as f64;
+        let own_ns = |group: &&Group| group.times.get(self.part);
+        let is_of = |group: &&Group| group.key.role == self.role && group.answered_polls > 0;
+        let most = evidence.groups.iter().filter(is_of).max_by(|a, b| own_ns(a).total_cmp(&own_ns(b)));
+        let most = most.filter(|group| own_ns(group) * 2.0 >= evidence.times.get(self.part));
+        let all_ns = mean_ns(&evidence.times, self.answers);
+        most.map_or(all_ns, |group| all_ns.max(mean_ns(&group.times, group.answered_polls)))
     }
 
     /// Whether there were many more answers than polls saw requests wait for: those came between two polls.
@@ -337,7 +348,10 @@ impl Turns<'_> {
 
     /// The mean over all answers, where most of them were not waited for at polls. It speaks against a cause if nearly all were not.
     pub(super) fn over_all(&self, evidence: &Evidence) -> Option<Fact> {
-        let what = "at most, in the mean over all answers, of which most came between two polls";
+        let what = match self.role {
+            Role::Server => "at most, in the mean over all answers of this host, of which most came between two polls",
+            Role::Client => "at most, in the mean over all answers of peers, of which most came between two polls",
+        };
         let are_few = self.waits.count > 0 && self.waits.count * Turns::ONE_IN < self.answers;
         let fact = || unless(are_few, time(what, Some(self.most_ns(evidence)), "polls"));
         self.are_mostly_unseen().then(fact)

@@ -57,7 +57,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(both_ways(evidence, &evidence.service));
     facts.extend(in_pieces(evidence));
     facts.extend(evidence.brief_upstream().map(|asked| {
-        let what = "connections that it opened to others were found, and more were over before they were";
+        let what = "connections to others that were found; more were over before a search";
         unless(true, fact(what, Some(Value::Count(asked.connections)), "sock_diag"))
     }));
     let is_long = reaches_by_turns(evidence, mean, MIN_SERVICE_NS)

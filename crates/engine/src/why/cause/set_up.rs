@@ -73,9 +73,9 @@ pub fn unanswered(evidence: &Evidence) -> Vec<Fact> {
     }
     vec![
         fact("connections that nothing answered", Some(Value::Count(waits.count)), "sock_diag state, polls"),
-        fact("SYNs of these", Some(Value::Count(syns)), "tcp_info total_retrans"),
-        time("mean time that they waited", waits.mean_ns(), "polls"),
-        time("longest of these", Some(waits.longest_ns as f64), "polls"),
+        fact("SYNs of connections that nothing answered", Some(Value::Count(syns)), "tcp_info total_retrans"),
+        time("mean wait of connections that nothing answered", waits.mean_ns(), "polls"),
+        time("longest wait of connections that nothing answered", Some(waits.longest_ns as f64), "polls"),
     ]
 }
 

@@ -45,7 +45,8 @@ fn is_queue_full(evidence: &Evidence) -> bool {
 
 /// Whether the data has not even left this host, because something on it drops the packets.
 pub fn is_stuck(evidence: &Evidence) -> bool {
-    evidence.stuck > 0
+    // The longest interruption is one of these.
+    evidence.stuck > 0 && evidence.stuck_ns == evidence.stalled_ns
 }
 
 /// Who drops packets before they leave this host.

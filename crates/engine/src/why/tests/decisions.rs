@@ -167,6 +167,22 @@ fn waits_that_are_next_to_nothing_in_the_mean_over_all_answers_are_no_cause() {
     }
 }
 
+/// A program asks a cache all the time and a database now and then.
+#[test]
+fn many_quick_answers_do_not_make_up_for_the_slow_ones_of_another_peer() {
+    let mut asks = evidence(&[(Part::Answer, 0.95)]);
+    (asks.answer, asks.answered_polls) = (silences(100, 95), [0, 8_100]);
+    for (peer, share, answers) in [("192.0.2.1", 0.90, 100), ("192.0.2.2", 0.05, 8_000)] {
+        let mut times = Times::default();
+        times.add(Part::Answer, share * 1e10);
+        let key = Key { peer: peer.parse().unwrap(), ..key(Role::Client, 80) };
+        asks.groups.push(group(key, times, answers));
+    }
+    let verdict = decide(&asks);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowAnswer), "{verdict:?}");
+    assert_eq!(verdict.about.peer, Some("192.0.2.1".parse().unwrap()));
+}
+
 /// pgbouncer, nginx and haproxy before servers on loopback: the few polls that find a request under way find slow ones.
 #[test]
 fn round_trips_of_the_few_requests_that_polls_find_under_way_accuse_no_peer() {
@@ -184,17 +200,7 @@ fn round_trips_of_the_few_requests_that_polls_find_under_way_accuse_no_peer() {
     proxy.times.add(Part::Answer, 40e9);
     proxy.target.peer = Some("192.0.2.1".parse().unwrap());
     let key = Key { peer: "127.0.0.1".parse().unwrap(), ..key(Role::Client, 80) };
-    let (counted, times, answers) = (CountKind::Whole, proxy.times, ByLength::default());
-    proxy.groups.push(Group {
-        key,
-        counted,
-        connections: 8,
-        brief: 0,
-        refused: 0,
-        times,
-        answers,
-        answered_polls: 430,
-    });
+    proxy.groups.push(Group { connections: 8, ..group(key, proxy.times, 430) });
     let verdict = decide(&proxy);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowAnswer), Some(Certainty::Possible)));
     assert!(!verdict.sentence.contains("queue on the path"), "{}", verdict.sentence);

@@ -45,6 +45,12 @@ fn wait(mean_ms: u64) -> Sum {
     Sum { samples: 10, bytes: 1000, ns_bytes: 1000.0 * mean_ms as f64 * MS }
 }
 
+/// A connection that took this time, with as many answers.
+fn group(key: Key, times: Times, answered_polls: u64) -> Group {
+    let (counted, answers) = (CountKind::Whole, ByLength::default());
+    Group { key, counted, connections: 1, brief: 0, refused: 0, times, answers, answered_polls }
+}
+
 /// Connections with one peer.
 fn key(role: Role, port: u16) -> Key {
     Key { peer: "192.0.2.1".parse().unwrap(), port, role, pid: Some(7), seen_from: None }

@@ -31,3 +31,24 @@ fn connections_that_wait_and_on_which_nothing_moves_are_not_healthy() {
     assert_eq!(decide(&stood).outcome, Outcome::NotEnough);
     assert_eq!(decide(&evidence(&[(Part::Transfer, 1.0)])).outcome, Outcome::Healthy);
 }
+
+/// Another connection's peer is gone, for longer.
+#[test]
+fn a_peer_that_is_gone_is_not_data_that_cannot_leave() {
+    let mut gone = evidence(&[(Part::Timeout, 0.9), (Part::Transfer, 0.1)]);
+    (gone.stalled_ns, gone.stuck, gone.stuck_ns) = (9_000_000_000, 1, 1_000_000_000);
+    let verdict = decide(&gone);
+    assert_eq!(verdict.outcome, Outcome::Slow(Cause::StalledPeer));
+    assert!(verdict.sentence.starts_with("The peer does not answer"), "{}", verdict.sentence);
+}
+
+/// One segment each 1.4 s, as the application has asked for.
+#[test]
+fn data_that_waits_for_the_limit_of_its_rate_can_leave() {
+    let mut paced = Socket::new(Role::Client);
+    paced.polls(5_000, |info| {
+        (info.notsent_bytes, info.send_window) = (Some(100_000), Some(64_000));
+        (info.max_pacing_rate, info.pacing_rate) = (Some(1_000), Some(1_000));
+    });
+    assert_ne!(cause(&paced.evidence()), Some(Cause::StalledPeer));
+}

@@ -253,6 +253,12 @@ fn a_service_that_opens_a_connection_for_each_question_is_not_surely_the_slow_on
     let verdict = decide(&proxy);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowService), Some(Certainty::Possible)));
     assert_eq!(verdict.remedies[0].command, "dwell why :7101");
+    // Its own clients, whose ends are on this host too, are none that it asks.
+    let mut served = Evidence { service: silences(767, 31), ..evidence(&[(Part::Service, 1.0)]) };
+    for _ in 0..4 {
+        served.add(&brief.connection, key, CountKind::WithPeer);
+    }
+    assert_eq!(decide(&served).certainty, Some(Certainty::Sure));
     assert!(verdict.unseen[0].what.contains("127.0.0.1:7101"), "{:?}", verdict.unseen);
 }
 

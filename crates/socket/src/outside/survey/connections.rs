@@ -58,6 +58,8 @@ struct Opening {
     inode: u32,
     /// The other end, which is the server.
     server: Endpoint,
+    /// Whether a service of the target opens it.
+    is_upstream: bool,
     first_ns: u64,
     last_ns: u64,
     retries: u32,
@@ -106,9 +108,8 @@ impl Followed {
         let lived_ns = |begun_ns| self.connection.last().time_ns.saturating_sub(begun_ns).max(1);
         let found = |(begun_ns, apart_ns)| (apart_ns as f64 / lived_ns(begun_ns) as f64).clamp(1.0, MOST);
         let others = self.by_chance.map(|by_chance| found(by_chance) - 1.0);
-        // Half of those are missed that live as long as two searches are apart at most.
-        let is_brief =
-            self.by_chance.or(self.begun).is_some_and(|(begun_ns, apart_ns)| lived_ns(begun_ns) < apart_ns * 2);
+        // A search finds all that live as long as two searches are apart.
+        let is_brief = self.by_chance.or(self.begun).is_some_and(|(begun_ns, apart_ns)| lived_ns(begun_ns) < apart_ns);
         for connection in [&mut self.connection].into_iter().chain(&mut self.closely) {
             connection.end();
             others.into_iter().for_each(|others| connection.stand_for(others));
@@ -211,10 +212,11 @@ impl Connections {
         self.diag.dump_connected_and_opening(&mut |time_ns, report| {
             let cookie = report.key.cookie();
             if let Some(info) = report.info.filter(TcpInfo::is_opening) {
-                let is_wanted = target.selected.matches(&report.key.ends()) || target.serves(report.inode);
+                let is_upstream = !target.selected.matches(&report.key.ends());
+                let is_wanted = !is_upstream || target.serves(report.inode);
                 if opening.len() < MAX_CONNECTIONS && is_wanted {
                     let (inode, server, first_ns) = (report.inode, report.key.ends().dst, time_ns);
-                    let new = Opening { inode, server, first_ns, last_ns: first_ns, retries: 0 };
+                    let new = Opening { inode, server, is_upstream, first_ns, last_ns: first_ns, retries: 0 };
                     let seen = opening.entry(cookie).or_insert(new);
                     (seen.last_ns, seen.retries) = (time_ns, info.retransmissions);
                 }
@@ -281,6 +283,9 @@ impl Connections {
                 let took_ns = until_ns.saturating_sub(opened.first_ns);
                 let silent = (!open.contains(&cookie)).then_some(opened.server);
                 tally.evidence.add_set_up(took_ns, opened.retries.into(), silent);
+                if opened.is_upstream {
+                    tally.evidence.upstream_set_ups.add(took_ns);
+                }
             }
         }
     }

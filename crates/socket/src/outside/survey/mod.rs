@@ -456,9 +456,7 @@ impl Survey {
         self.find_namespaces()?;
         for connections in self.namespaces.values_mut() {
             connections.find_listeners()?;
-            if self.target.serving.is_empty() {
-                connections.begin_search();
-            }
+            connections.begin_search();
         }
         let owners = &self.target.owners;
         let is_unowned = |inode: u32| !owners.contains_key(&inode);
@@ -481,7 +479,11 @@ impl Survey {
         if !self.target.serving.is_empty() {
             self.namespaces.values_mut().for_each(Connections::begin_search);
             self.target.find_owners_serving();
-            self.dump()?;
+            let has_new = self.dump()?;
+            self.discoveries += 1;
+            if has_new {
+                self.found_ns = monotonic_ns();
+            }
         }
         Ok(())
     }

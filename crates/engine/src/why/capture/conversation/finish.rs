@@ -150,8 +150,9 @@ impl Conversation {
         if self.phase != Phase::Opening || self.packets[1 - self.client] > 0 {
             return None;
         }
-        let due_ns = if retries == 0 { FIRST_TIMEOUT_NS } else { interval_ns.saturating_mul(2) };
-        let may_wait = end_ns <= last_syn_ns.saturating_add(due_ns + due_ns / 8);
+        // A copy that comes sooner was captured twice.
+        let due_ns = interval_ns.saturating_mul(2).max(FIRST_TIMEOUT_NS);
+        let may_wait = end_ns <= last_syn_ns.saturating_add(due_ns).saturating_add(due_ns / 8);
         match (retries, may_wait) {
             (0, true) => None,
             (_, true) => Some(end_ns.saturating_sub(syn_ns)),

@@ -34,6 +34,7 @@ struct Wire {
     /// How payloads begin.
     payload: &'static [u8],
     port: u16,
+    client_port: u16,
     /// How much later packets of the client pass a second interface, if there is one, and those of the server sooner.
     second: Option<u64>,
     /// Whether those of the server pass the second one alone.
@@ -50,6 +51,7 @@ impl Wire {
             sack: None,
             payload: &[],
             port: SERVER.1,
+            client_port: CLIENT.1,
             second: None,
             is_split: false,
         }
@@ -59,8 +61,8 @@ impl Wire {
     fn packet(&mut self, after_ns: u64, end: End, seq: u32, flags: &str, window: u16, payload: usize) {
         self.now_ns += after_ns;
         let (src, dst, peer) = match end {
-            End::Client => (CLIENT, (SERVER.0, self.port), 1),
-            End::Server => ((SERVER.0, self.port), CLIENT, 0),
+            End::Client => ((CLIENT.0, self.client_port), (SERVER.0, self.port), 1),
+            End::Server => ((SERVER.0, self.port), (CLIENT.0, self.client_port), 0),
         };
         let builder = PacketBuilder::ipv4(src.0, dst.0, 64).tcp(src.1, dst.1, seq, window);
         let builder = if flags.contains('A') { builder.ack(self.sent[peer]) } else { builder };
