@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::store::{Entry, Lease, Operation};
 
-/// The greatest size of a value.
-pub(super) const MOST_BYTES: usize = 1 << 20;
-
-/// What balancers tell each other.
+/// What balancers publish for each other.
 pub trait Shareable: Sized {
     /// Reads a value. `None` if it is not one, or has what no balancer writes.
     fn parse(bytes: &[u8]) -> Option<Self>;
@@ -21,6 +18,8 @@ pub trait Shareable: Sized {
 pub(super) struct Exchange<T> {
     /// What the keys of all begin with; the name of a balancer follows.
     prefix: String,
+    /// The greatest size of a value.
+    most_bytes: usize,
     /// The revision up to which those of the others are known.
     until: i64,
     others: BTreeMap<String, Arc<T>>,
@@ -31,26 +30,21 @@ pub(super) struct Exchange<T> {
 }
 
 impl<T: Shareable> Exchange<T> {
-    pub(super) fn new(prefix: String) -> Exchange<T> {
-        Exchange { prefix, until: 0, others: BTreeMap::new(), has_read: false, own: None }
+    pub(super) fn new(prefix: String, most_bytes: usize) -> Exchange<T> {
+        Exchange { prefix, most_bytes, until: 0, others: BTreeMap::new(), has_read: false, own: None }
     }
 
-    /// Sets what the others are told. Returns false if it is too large, and then they are told what they were.
+    /// Sets the value that this balancer publishes. Returns false if it is too large; then the previous value stays.
     pub(super) fn set(&mut self, value: &T) -> bool {
         let mut bytes = value.to_bytes();
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > self.most_bytes {
             bytes = value.shorter().to_bytes();
         }
-        let fits = bytes.len() <= MOST_BYTES;
-        if fits {
+        let fits = bytes.len() <= self.most_bytes;
+        if fits && self.own.as_ref().is_none_or(|(known, _)| *known != bytes) {
             self.own = Some((bytes, true));
         }
         fits
-    }
-
-    /// Whether this balancer has something to tell.
-    pub(super) fn has_own(&self) -> bool {
-        self.own.is_some()
     }
 
     /// Reads those of the others from the beginning.
@@ -103,7 +97,7 @@ impl<T: Shareable> Exchange<T> {
             if name == own || !members.iter().any(|member| member == name) {
                 continue;
             }
-            let value = Some(&entry.value).filter(|value| value.len() <= MOST_BYTES);
+            let value = Some(&entry.value).filter(|value| value.len() <= self.most_bytes);
             match value.and_then(|value| T::parse(value)) {
                 Some(value) => drop(self.others.insert(name.to_owned(), Arc::new(value))),
                 None => {

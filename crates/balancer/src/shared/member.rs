@@ -1,6 +1,6 @@
 //! A balancer as one of those that agree through a store: its lease, its reports, who leads, and the sets of weights.
 //!
-//! Keys, below the prefix: `seed`; `members/NAME`, `seen/NAME` and `leader`, which end with the lease of the balancer; and
+//! Keys, below the prefix: `seed`; `members/NAME`, `seen/NAME`, `quic/NAME` and `leader`, which end with the lease of the balancer; and
 //! `sets/NUMBER`. The leader is whoever has made the key `leader`; it writes sets only as long as the key is the one that it
 //! has made, which the store checks.
 
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    exchange::{Exchange, MOST_BYTES},
+    exchange::Exchange,
     quic::QuicReport,
     report::Report,
     set::{FORMAT, VipWeights, WeightSet},
@@ -33,6 +33,10 @@ const KEPT_SETS: [u64; 2] = [16, 600];
 const KEPT_BYTES: u64 = 8 << 20;
 /// The number of sets that are read at once: the newest, and others in case it cannot be used.
 const READ_SETS: usize = 4;
+/// The greatest size of a set and of a report; and of what is known of QUIC servers, which may be written at once with a report:
+/// etcd takes requests of 1.5 MiB.
+const MOST_BYTES: usize = 1 << 20;
+const MOST_QUIC_BYTES: usize = 384 << 10;
 /// The greatest number of balancers.
 pub const MOST_MEMBERS: usize = 32;
 
@@ -98,6 +102,8 @@ pub struct Member<S> {
     last_number: u64,
     reports: Exchange<Report>,
     quic: Exchange<QuicReport>,
+    /// Whether this balancer has QUIC servers, of which the others may know something.
+    has_quic: bool,
     reported: Instant,
     proposed: Option<BTreeMap<String, VipWeights>>,
 }
@@ -106,8 +112,9 @@ impl<S: Store> Member<S> {
     /// Starts outside, without a lease.
     pub fn new(store: S, identity: Identity, now: Instant) -> Member<S> {
         Member {
-            reports: Exchange::new(identity.prefix.clone() + "seen/"),
-            quic: Exchange::new(identity.prefix.clone() + "quic/"),
+            reports: Exchange::new(identity.prefix.clone() + "seen/", MOST_BYTES),
+            quic: Exchange::new(identity.prefix.clone() + "quic/", MOST_QUIC_BYTES),
+            has_quic: false,
             store,
             identity,
             lease: None,
@@ -152,8 +159,9 @@ impl<S: Store> Member<S> {
         self.situation.refused += u64::from(!self.reports.set(report));
     }
 
-    /// Sets what the others are told of QUIC servers.
+    /// Sets what this balancer publishes of QUIC servers.
     pub fn report_quic(&mut self, report: &QuicReport) {
+        self.has_quic = !report.vips.is_empty();
         self.situation.refused += u64::from(!self.quic.set(report));
     }
 
@@ -178,6 +186,7 @@ impl<S: Store> Member<S> {
                     let refused = self.situation.refused;
                     self.situation = Situation { problem: Some(why), refused, ..Situation::default() };
                     self.led_since = None;
+                    self.quic.read_again();
                 }
             }
         }
@@ -282,7 +291,7 @@ impl<S: Store> Member<S> {
             Operation::List { prefix: self.key("members/"), after: 0, most: MOST_MEMBERS + 1 },
             self.list_sets(READ_SETS),
             self.reports.list(led_since.is_some(), MOST_MEMBERS + 1),
-            self.quic.list(self.quic.has_own(), MOST_MEMBERS + 1),
+            self.quic.list(self.has_quic, MOST_MEMBERS + 1),
         ];
         let is_registered = self.situation.members.contains(&self.identity.name);
         let lease = self.lease.filter(|_| is_registered);
@@ -315,7 +324,7 @@ impl<S: Store> Member<S> {
             news.reports = reports;
             self.situation.refused += refused;
         }
-        if self.quic.has_own() {
+        if self.has_quic {
             let (quic, refused) = self.quic.take(quic, &self.situation.members, &self.identity.name);
             news.quic = quic;
             self.situation.refused += refused;

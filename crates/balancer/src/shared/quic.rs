@@ -1,4 +1,4 @@
-//! What balancers tell each other of QUIC servers: the load that each server has reported last, and its heavy clients.
+//! What balancers publish for each other of QUIC servers: the load that each server has reported last, and its heavy clients.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -35,18 +35,6 @@ impl ServerReport {
     pub fn stamp(&self) -> Option<Stamp> {
         (self.load != 0).then(|| Stamp::from_word(self.load))
     }
-
-    fn merge(&mut self, other: &ServerReport) {
-        self.load = self.load.max(other.load);
-        for (client, packets) in &other.heavy {
-            match self.heavy.iter_mut().find(|(known, _)| known == client) {
-                Some((_, most)) => *most = (*most).max(*packets),
-                None => self.heavy.push((*client, *packets)),
-            }
-        }
-        self.heavy.sort_by_key(|(client, packets)| (std::cmp::Reverse(*packets), *client));
-        self.heavy.truncate(MOST_HEAVY as usize);
-    }
 }
 
 impl Shareable for QuicReport {
@@ -69,13 +57,18 @@ impl Shareable for QuicReport {
     }
 }
 
-/// Returns what balancers know of the servers of a VIP together: the newest load of each, and the heaviest clients.
-pub fn merge<'a>(reports: impl Iterator<Item = &'a QuicReport>, vip: &str) -> BTreeMap<IpAddr, ServerReport> {
-    let mut servers: BTreeMap<IpAddr, ServerReport> = BTreeMap::new();
-    for (address, server) in reports.filter_map(|report| report.vips.get(vip)).flatten() {
-        servers.entry(*address).or_default().merge(server);
+/// Returns the clients that are heavy at some of several balancers, each with the packets of the one that has most, the heaviest
+/// first.
+pub fn heaviest(reports: &[&ServerReport]) -> Vec<(IpAddr, u32)> {
+    let mut packets_of = BTreeMap::new();
+    for (client, packets) in reports.iter().flat_map(|report| &report.heavy) {
+        let most: &mut u32 = packets_of.entry(*client).or_default();
+        *most = (*most).max(*packets);
     }
-    servers
+    let mut heavy: Vec<(IpAddr, u32)> = packets_of.into_iter().collect();
+    heavy.sort_by_key(|(client, packets)| (std::cmp::Reverse(*packets), *client));
+    heavy.truncate(MOST_HEAVY as usize);
+    heavy
 }
 
 #[cfg(test)]
@@ -92,17 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_load_counts_and_the_heaviest_clients_of_all() {
-        let first = report(7 << 16 | 900, vec![(client(1), 50), (client(2), 9)]);
-        let second = report(8 << 16 | 3, (1..=40).rev().map(|number| (client(number), number.into())).collect());
-        let merged = merge([&first, &second].into_iter(), "web");
-        let server = &merged[&IpAddr::from([10, 0, 0, 1])];
-        assert_eq!(server.stamp().map(Stamp::to_word), Some(8 << 16 | 3));
-        assert_eq!(server.heavy.len(), MOST_HEAVY as usize);
-        assert_eq!(server.heavy[..2], [(client(1), 50), (client(40), 40)]);
-        assert_eq!(server.heavy.last(), Some(&(client(10), 10)));
-        assert!(merge([&first].into_iter(), "mail").is_empty());
-        assert_eq!(ServerReport::default().stamp(), None);
+    fn the_heaviest_clients_of_all_count() {
+        let first = ServerReport { load: 7 << 16 | 900, heavy: vec![(client(1), 50), (client(2), 9)] };
+        let heavy = (1..=40).rev().map(|number| (client(number), number.into())).collect();
+        let all = heaviest(&[&first, &ServerReport { load: 0, heavy }]);
+        assert_eq!(all.len(), MOST_HEAVY as usize);
+        assert_eq!(all[..2], [(client(1), 50), (client(40), 40)]);
+        assert_eq!(all.last(), Some(&(client(10), 10)));
+        assert_eq!(first.stamp().map(Stamp::to_word), Some(7 << 16 | 900));
+        assert_eq!((ServerReport::default().stamp(), heaviest(&[])), (None, Vec::new()));
     }
 
     #[test]

@@ -145,6 +145,15 @@ fn what_is_known_of_quic_servers_reaches_all_that_have_some_and_ends_with_its_ba
     b.poll();
     a.poll();
     assert_eq!(known(&a), [("b".into(), 10)]);
+    // The same once more is not written, and of a balancer whose QUIC servers are gone nothing is left.
+    b.member.report_quic(&report(10));
+    b.poll();
+    assert_eq!(a.poll().quic, None);
+    b.member.report_quic(&QuicReport { format: FORMAT, vips: BTreeMap::new() });
+    b.poll();
+    a.poll();
+    let all = a.last.quic.as_ref().expect("it is new");
+    assert!(all["b"].vips.is_empty());
     b.member.leave();
     a.poll();
     assert_eq!((a.last.quic.is_some(), known(&a)), (true, Vec::new()));
@@ -245,6 +254,9 @@ fn reports_reach_the_leader_and_end_with_their_balancer() {
     assert_eq!(names(a.poll()), Some(vec!["b".to_owned()]));
     assert_eq!(names(a.poll()), None, "it is not new any more");
     b.report();
+    b.poll();
+    assert_eq!(names(a.poll()), None, "it says the same");
+    b.member.report(&Report { format: FORMAT, is_held: true, ..Report::default() }, b.now);
     b.poll();
     assert_eq!(names(b.poll()), None, "it does not lead");
     assert_eq!(names(a.poll()), Some(vec!["b".to_owned()]));

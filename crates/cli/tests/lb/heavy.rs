@@ -94,9 +94,9 @@ fn root_who_is_heavy_at_one_balancer_is_diverted_by_the_other_if_servers_told_th
     }
     eventually("the other knows the loads", || load(&two, 0).is_some() && load(&two, 1).is_some());
     assert!(load(&two, own) > Some(0.4e9) && load(&two, 1 - own) < Some(0.01e9));
-    let mut count = 0;
+    let mut count = 0_u8;
     eventually("a new connection goes to the other server", || {
-        count += 1;
+        count = count.wrapping_add(1);
         answering_server(&two, &begins(count)) == 1 - own
     });
     // Nobody tells it the same again.

@@ -231,7 +231,8 @@ impl Plane {
     }
 
     /// Takes over the loads that servers of a slot have reported to other balancers, by the number of each backend, as if the
-    /// reports had arrived here: the newest counts, and one that cannot be true is ignored.
+    /// reports had arrived here: the newest counts, and one that cannot be true is ignored. A report that arrives meanwhile may be
+    /// lost; the next one is as good.
     ///
     /// # Errors
     ///

@@ -31,9 +31,9 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The median of the rounds.
+    /// The median of the rounds. Too few of them say nothing.
     pub fn of(rounds: &[f64]) -> Figure {
-        Figure { value: median(rounds), within: median_within(rounds) }
+        Figure { value: median(rounds), within: Some(median_within(rounds).unwrap_or(f64::INFINITY)) }
     }
 }
 
@@ -114,7 +114,10 @@ impl Finding {
     /// The figure without its unit, with its uncertainty.
     pub fn shown(&self) -> String {
         self.figure.as_ref().map_or("-".to_owned(), |figure| {
-            let within = figure.within.map(|within| format!(" ± {}", self.limit.show(within)));
+            let within = figure
+                .within
+                .filter(|within| within.is_finite())
+                .map(|within| format!(" ± {}", self.limit.show(within)));
             self.limit.show(figure.value) + &within.unwrap_or_default()
         })
     }

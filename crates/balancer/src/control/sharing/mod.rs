@@ -178,8 +178,11 @@ impl Balancer {
         let Some(sharing) = &mut self.sharing else { return false };
         let before = sharing.role();
         sharing.situation = news.situation;
-        if let Some(quic) = news.quic {
-            sharing.quic = quic;
+        match news.quic {
+            Some(quic) => sharing.quic = quic,
+            // Nobody knows who is there.
+            None if sharing.situation.problem.is_some() => sharing.quic.clear(),
+            None => {}
         }
         let role = sharing.role();
         let is_new_set = news.set.is_some();

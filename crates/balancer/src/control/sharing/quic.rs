@@ -11,16 +11,14 @@ use dwell_probes::balancer::HeavyScope;
 
 use super::super::{Balancer, ControlError, vip::RunningVip};
 use crate::shared::{
-    quic::{QuicReport, ServerReport, merge},
+    quic::{QuicReport, ServerReport, heaviest},
     set::FORMAT,
 };
 
 impl Balancer {
     /// Tells the other balancers what is known here, and takes over what they know.
     pub(in crate::control) fn share_quic(&mut self) -> Result<(), ControlError> {
-        let Some(sharing) = self.sharing.as_ref().filter(|_| !self.state.zero_slots.is_empty()) else {
-            return Ok(());
-        };
+        let Some(sharing) = &self.sharing else { return Ok(()) };
         let others: Vec<_> = sharing.quic.values().cloned().collect();
         let reals = &self.state.reals;
         self.zero.heavy_elsewhere.retain(|real, _| reals.contains_key(real));
@@ -30,7 +28,8 @@ impl Balancer {
             let Some(slot) = self.state.zero_slot(&key) else { continue };
             let key = key.to_string();
             own.vips.insert(key.clone(), self.known_servers(at, slot)?);
-            self.take_servers(at, slot, merge(others.iter().map(|report| &**report), &key))?;
+            let others: Vec<_> = others.iter().filter_map(|report| report.vips.get(&key)).collect();
+            self.take_servers(at, slot, &others)?;
         }
         if let Some(sharing) = &self.sharing {
             sharing.link.report_quic(own);
@@ -59,23 +58,25 @@ impl Balancer {
         &mut self,
         at: usize,
         slot: u16,
-        mut servers: BTreeMap<IpAddr, ServerReport>,
+        others: &[&BTreeMap<IpAddr, ServerReport>],
     ) -> Result<(), ControlError> {
         let run = &self.vips[at];
         let Some((config, _)) = heavy_of(run) else { return Ok(()) };
-        let known = run
-            .backends
-            .iter()
-            .map(|backend| (backend.real, servers.remove(&backend.backend.address).unwrap_or_default()));
-        let known: Vec<(u32, ServerReport)> = known.collect();
-        let stamps: Vec<_> = known.iter().filter_map(|(real, server)| Some((*real, server.stamp()?))).collect();
+        let known = run.backends.iter().map(|backend| {
+            let servers: Vec<_> = others.iter().filter_map(|of| of.get(&backend.backend.address)).collect();
+            (backend.real, servers)
+        });
+        let known: Vec<_> = known.collect();
+        let stamps = known.iter().flat_map(|(real, servers)| servers.iter().map(|server| (*real, server.stamp())));
+        let stamps: Vec<_> = stamps.filter_map(|(real, stamp)| Some((real, stamp?))).collect();
         if !stamps.is_empty() {
             self.plane.take_loads(slot, &stamps)?;
         }
-        for (real, server) in known {
+        for (real, servers) in known {
+            let heaviest = heaviest(&servers);
             let written = self.zero.heavy_elsewhere.entry(real).or_default();
-            if *written != server.heavy {
-                let heavy = server.heavy.iter().map(|(address, packets)| Heavy {
+            if *written != heaviest {
+                let heavy = heaviest.iter().map(|(address, packets)| Heavy {
                     client: Endpoint { address: *address, port: 0 },
                     packets: *packets,
                 });
@@ -83,7 +84,7 @@ impl Balancer {
                 // Constants are checked with the configuration.
                 let Ok(table) = HeavyHitters::of(&heavy, config) else { continue };
                 self.plane.set_other_heavies(slot, real, &table)?;
-                *written = server.heavy;
+                *written = heaviest;
             }
         }
         Ok(())

@@ -149,7 +149,8 @@ fn refresh(decap: &mut Decap, args: &Args, is_told: &mut bool) -> Result<(), Fai
         decap.set_vips(&vips)?;
     }
     let ends = ends(args).ok().filter(|ends| !ends.is_empty());
-    let failed = ends.and_then(|ends| decap.set_addresses(&ends).err());
+    let Some(ends) = ends else { return Ok(()) };
+    let failed = decap.set_addresses(&ends).err();
     let was_told = std::mem::replace(is_told, failed.is_some());
     if let Some(error) = failed.filter(|_| !was_told) {
         log(format_args!("new addresses of '{}' are not served: {error}", args.interface));

@@ -119,7 +119,7 @@ fn measure(plan: &Plan<'_>, single_segments: bool, cpu: usize, stop: &Stop) -> R
             let offload = if single_segments { "" } else { ", with offload" };
             let case = format!("{}, {}{offload}", variant.name, counted(u64::from(*flows), "flow", "flows"));
             if let Some(limit) = variant.limit {
-                let missed: i64 = watched.iter().flat_map(|watched| &watched.told).map(|told| told.missed).sum();
+                let missed: i64 = watched.iter().flat_map(|watched| &watched.told).map(|told| told.missed.max(0)).sum();
                 let known = left.within.map(|_| left).ok_or("fewer than six rounds say nothing");
                 findings.push(limit.judge(case.clone(), known));
                 findings.push(MISSED.judge(case, Ok(missed as f64)));
@@ -150,7 +150,10 @@ fn share(of: fn(&Rate) -> f64, it: &Rate, before: &Rate, after: &Rate) -> f64 {
 
 fn start_of_row(flows: u32, name: &str, shares: impl Fn(fn(&Rate) -> f64) -> Vec<f64>) -> String {
     let (by_time, by_cpu) = (shares(Rate::by_time), shares(Rate::by_cpu));
-    let within = Figure::of(&by_time).within.map_or("-".to_owned(), |within| format!("{within:.1} %"));
+    let within = Figure::of(&by_time)
+        .within
+        .filter(|within| within.is_finite())
+        .map_or("-".to_owned(), |within| format!("{within:.1} %"));
     format!("{flows:>5}  {name:<20}{:>22}{within:>8}{:>22}", spread(&by_time), spread(&by_cpu))
 }
 
