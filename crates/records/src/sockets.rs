@@ -458,7 +458,7 @@ mod tests {
         }
         assert_eq!(summary.lines(SocketOrder::default(), 9).len(), 2);
         assert_eq!((summary.connections(), summary.untold()), (5, 3));
-        assert_eq!(summary.all().acked_bytes, Some(5 * 1_200_000));
+        assert_eq!(summary.all().acked_bytes, Some(15 * 1_200_000));
     }
 
     #[test]
