@@ -16,10 +16,17 @@ const MAX_CONNECTIONS: usize = 65_536;
 const MAX_GAPS: usize = 32;
 /// An acknowledgement that is further ahead is none of this connection.
 const FARTHEST: u32 = 1 << 26;
+/// So many packets at the beginning are looked at, and then the first ones of each so many: a look takes as long as a sample of a
+/// round trip.
+const FIRST: u64 = 100_000;
+const EACH: u64 = 200_000;
+const OF_EACH: u64 = 10_000;
 
-/// Counts the segments that are missing in a capture, of connections of which it has both directions.
+/// Counts the segments that are missing in a capture, of connections of which it has both directions: in its first 100,000 packets,
+/// and then in 10,000 of each 200,000.
 pub struct Missing {
     config: Box<abi::dwell_rtt_config>,
+    packets: u64,
     connections: HashMap<(u32, Endpoint, Endpoint), [Sent; 2]>,
     segments: u64,
     missing: u64,
@@ -37,11 +44,20 @@ impl Missing {
     /// Follows the connections that a filter admits.
     pub fn new(filter: Filter) -> Missing {
         let config = Config { filter, methods: vec![Method::TcpSeq], ..Config::default() };
-        Missing { config: Box::new(config.to_core()), connections: HashMap::new(), segments: 0, missing: 0 }
+        Missing { config: Box::new(config.to_core()), packets: 0, connections: HashMap::new(), segments: 0, missing: 0 }
     }
 
     /// Takes a packet.
     pub fn observe(&mut self, packet: &Observation<'_>) {
+        let number = self.packets;
+        self.packets += 1;
+        if number >= FIRST && number % EACH >= OF_EACH {
+            return;
+        }
+        if number >= FIRST && number % EACH == 0 {
+            // What has passed meanwhile is not known.
+            self.connections.clear();
+        }
         let Ok(segment) = Segment::read(packet, &self.config) else { return };
         let is_low = (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port);
         let (low, high) = if is_low { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
@@ -61,12 +77,12 @@ impl Missing {
         }
     }
 
-    /// Returns the number of segments that are missing.
+    /// Returns the number of segments that are missing among those that were looked at.
     pub fn count(&self) -> u64 {
         self.missing
     }
 
-    /// Returns the number of segments that carried data, with those that are missing.
+    /// Returns the number of segments with data that were looked at, with those that are missing.
     pub fn of(&self) -> u64 {
         self.segments + self.missing
     }
@@ -128,11 +144,9 @@ mod tests {
 
     use super::*;
 
-    /// Of segments of 1000 bytes that cross the wrap of sequence numbers, those that `passes` says, with an acknowledgement of each
-    /// fourth; returns how many are missing.
-    fn missing(passes: impl Fn(u32) -> bool, acknowledges: bool) -> (u64, u64) {
-        let mut missing = Missing::new(Filter::default());
-        let mut pass = |is_server: bool, seq: u32, ack: u32, payload: usize| {
+    /// Returns what passes packets of one connection: whether the server sends it, sequence number, acknowledgement and payload.
+    fn packets() -> impl FnMut(&mut Missing, bool, u32, u32, usize) {
+        |missing, is_server, seq, ack, payload| {
             let (src, dst) = if is_server { ([10, 0, 0, 2], [10, 0, 0, 1]) } else { ([10, 0, 0, 1], [10, 0, 0, 2]) };
             let ports = if is_server { (80, 40_000) } else { (40_000, 80) };
             let mut data = Vec::new();
@@ -140,15 +154,22 @@ mod tests {
             builder.write(&mut data, &vec![0; payload]).unwrap();
             let wire_len = data.len() as u32;
             missing.observe(&Observation { time_ns: 1, interface: 0, link: 101, data: &data, wire_len });
-        };
+        }
+    }
+
+    /// Of segments of 1000 bytes that cross the wrap of sequence numbers, those that `passes` says, with an acknowledgement of each
+    /// fourth; returns how many are missing.
+    fn missing(passes: impl Fn(u32) -> bool, acknowledges: bool) -> (u64, u64) {
+        let mut missing = Missing::new(Filter::default());
+        let mut pass = packets();
         let first = u32::MAX - 10_500;
         for number in 0..100 {
             let seq = first.wrapping_add(number * 1_000);
             if passes(number) {
-                pass(true, seq, 1, 1_000);
+                pass(&mut missing, true, seq, 1, 1_000);
             }
             if acknowledges && number % 4 == 3 {
-                pass(false, 1, seq.wrapping_add(1_000), 0);
+                pass(&mut missing, false, 1, seq.wrapping_add(1_000), 0);
             }
         }
         (missing.count(), missing.of())
@@ -160,6 +181,29 @@ mod tests {
         assert_eq!(missing(|number| number % 10 != 5, true), (10, 100));
         // The last one before an acknowledgement.
         assert_eq!(missing(|number| number % 20 != 3, true), (5, 100));
+    }
+
+    /// Each tenth segment is missing, in a capture that is too long to look at all of it.
+    #[test]
+    fn of_a_long_capture_a_part_is_looked_at() {
+        let mut missing = Missing::new(Filter::default());
+        let mut pass = packets();
+        let (mut number, mut passed) = (0_u32, 0);
+        while passed < 410_000 {
+            let seq = number.wrapping_mul(1_000);
+            if number % 10 != 5 {
+                pass(&mut missing, true, seq, 1, 1_000);
+                passed += 1;
+            }
+            if number % 10 == 9 {
+                pass(&mut missing, false, 1, seq.wrapping_add(1_000), 0);
+                passed += 1;
+            }
+            number += 1;
+        }
+        let looked_at = FIRST + 2 * OF_EACH;
+        assert!((missing.of().abs_diff(looked_at)) < 20, "{}", missing.of());
+        assert!((missing.count() * 10).abs_diff(looked_at) < 40, "{}", missing.count());
     }
 
     #[test]
