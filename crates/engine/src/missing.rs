@@ -54,7 +54,7 @@ impl Missing {
         if number >= FIRST && number % EACH >= OF_EACH {
             return;
         }
-        if number >= FIRST && number % EACH == 0 {
+        if number >= FIRST && number.is_multiple_of(EACH) {
             // What has passed meanwhile is not known.
             self.connections.clear();
         }
