@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::histogram::{Figure, Histogram};
-use dwell_engine::units::nanos;
+use dwell_engine::{
+    histogram::{Figure, Histogram},
+    units::nanos,
+};
 use dwell_records::{ConditionOutcome, Latency, Verdict, counted};
 
 use crate::{

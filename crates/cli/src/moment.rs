@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::args::duration;
 use dwell_engine::units::nanos;
+
+use crate::args::duration;
 
 /// A moment as a user names it.
 #[derive(Debug, Clone, Copy)]

@@ -25,6 +25,7 @@ pub mod replay;
 pub mod response;
 pub mod roles;
 pub mod rtt;
+mod sequence;
 pub mod socket;
 pub mod stats;
 pub mod steer;

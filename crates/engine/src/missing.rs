@@ -8,6 +8,7 @@ use crate::{
     measure::{Endpoint, Method},
     observe::Observation,
     rtt::{Config, native::Segment},
+    sequence::is_after,
 };
 
 /// Connections that are followed; of others nothing is counted.
@@ -132,10 +133,6 @@ impl Sent {
 fn segments(bytes: u32) -> u64 {
     const MSS: u32 = 1460;
     u64::from(bytes.div_ceil(MSS))
-}
-
-fn is_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() > 0
 }
 
 #[cfg(test)]

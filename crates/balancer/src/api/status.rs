@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use dwell_engine::balance::{Forward, Protocol, WhenStale};
-use dwell_engine::units::nanos;
+use dwell_engine::{
+    balance::{Forward, Protocol, WhenStale},
+    units::nanos,
+};
 use dwell_records::{LatencyObject, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -124,9 +124,9 @@ impl Balancer {
 
     /// Removes the slots of `before` that are no longer used.
     pub(super) fn remove_old_slots(&mut self, before: &State) {
+        // Their tables are emptied when they are used again.
+        self.zero.heavy_elsewhere.clear();
         for (slot, key) in &before.zero_slots {
-            // Their tables are emptied when they are used again.
-            self.zero.heavy_elsewhere.clear();
             if self.state.zero_slots.get(slot) != Some(key) {
                 self.zero.written.remove(key);
                 // No packet is routed by the slot any more, so leftovers do no harm.

@@ -20,6 +20,9 @@ pub const MOST_SERVERS: usize = abi::DWELL_SERVERS_MAX as usize;
 /// The greatest number of connections that are recorded of a server.
 pub const MOST_HEAVY: u32 = abi::DWELL_HEAVY_MAX;
 
+/// The greatest number of packets in an interval.
+const LONGEST_INTERVAL: u32 = 1 << 30;
+
 /// Which connections of a server are heavy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeavyConfig {
@@ -44,7 +47,7 @@ impl HeavyConfig {
     pub const CONSTANTS: [Constant<HeavyConfig>; 3] = constants! { HeavyConfig:
         most in 1 ..= MOST_HEAVY as u32;
         top in 1 ..= MOST_HEAVY as u32;
-        interval in 16 ..= 0x4000_0000 as u32;
+        interval in 16 ..= LONGEST_INTERVAL as u32;
     };
 
     /// Checks that all constants are in their ranges.
@@ -102,7 +105,7 @@ impl HeavyHitters {
     /// A constant is out of its range.
     pub fn of(heavy: &[Heavy], config: HeavyConfig) -> Result<HeavyHitters, OutOfRange> {
         // One interval, however many they are.
-        let mut table = HeavyHitters::new(HeavyConfig { interval: 0x4000_0000, ..config })?;
+        let mut table = HeavyHitters::new(HeavyConfig { interval: LONGEST_INTERVAL, ..config })?;
         for (place, heavy) in heavy.iter().take(config.most as usize).enumerate() {
             // The first free entry is the next one.
             table.count(heavy.client.address, heavy.client.port, 0);

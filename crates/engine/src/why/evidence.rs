@@ -245,6 +245,9 @@ pub struct Unseen {
     pub remedy: String,
 }
 
+/// TCP sends a SYN again after this time, and then after twice as long each time (RFC 6298).
+pub(in crate::why) const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
+
 impl Evidence {
     /// Adds what the polls of a connection showed.
     pub fn add(&mut self, connection: &Connection, key: Key, counted: CountKind) {
@@ -513,11 +516,9 @@ impl Evidence {
     /// Adds the opening of a connection that took this long, with packets that were sent again, and the server if it was not
     /// seen to answer.
     pub fn add_set_up(&mut self, ns: u64, retries: u64, silent: Option<Endpoint>) {
-        /// After this time Linux sends a SYN again. On the way to a host that is down it may not even have left.
-        const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
         self.set_up_retries += retries;
         self.times.add(Part::SetUp, ns as f64);
-        // An answer within a round trip may come between two searches.
+        // An answer within a round trip may come between two searches. On the way to a host that is down a SYN may not even have left.
         match silent.filter(|_| retries > 0 || ns >= FIRST_TIMEOUT_NS) {
             Some(server) => self.add_unopened(server, ns, retries + 1),
             None => self.set_ups.add(ns),

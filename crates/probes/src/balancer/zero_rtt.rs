@@ -247,16 +247,21 @@ impl Plane {
         }
     }
 
-    /// Sets which clients of a server are heavy at other balancers; nothing if the server is not in the slot.
+    /// Sets which clients of servers of a slot are heavy at other balancers, by the number of each backend; nothing for a server that is
+    /// not in the slot.
     ///
     /// # Errors
     ///
     /// If a map cannot be read or written.
-    pub fn set_other_heavies(&mut self, slot: u16, real: u32, table: &HeavyHitters) -> Result<(), Error> {
+    pub fn set_other_heavies(&mut self, slot: u16, tables: &[(u32, HeavyHitters)]) -> Result<(), Error> {
         let slots = self.server_slots(slot)?;
-        let Some(place) = slots.slot_of(real) else { return Ok(()) };
-        let number = slots.slots[place].1;
-        maps::write(&self.map("other_heavies"), "other_heavies", &number.to_ne_bytes(), table.core())
+        let map = self.map("other_heavies");
+        for (real, table) in tables {
+            if let Some(place) = slots.slot_of(*real) {
+                maps::write(&map, "other_heavies", &slots.slots[place].1.to_ne_bytes(), table.core())?;
+            }
+        }
+        Ok(())
     }
 
     fn heavies_of_others(&mut self, slot: u16) -> Result<Vec<u32>, Error> {

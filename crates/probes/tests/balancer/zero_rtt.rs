@@ -365,7 +365,7 @@ fn root_who_is_heavy_at_another_balancer_is_diverted_by_the_loads_that_servers_t
     let table = HeavyHitters::of(&[heavy], zero.heavy).unwrap();
     // Other balancers know of servers that this one does not have.
     for real in [OWN, 7777] {
-        both.plane.set_other_heavies(1, real, &table).unwrap();
+        both.plane.set_other_heavies(1, &[(real, table.clone())]).unwrap();
         both.native.set_other_heavies(1, real, &table);
     }
     let stamp = |seconds: u64, wait| Stamp { freshness: seconds << 16, load: Load::from_wait(wait) };
@@ -390,7 +390,7 @@ fn root_who_is_heavy_at_another_balancer_is_diverted_by_the_loads_that_servers_t
     both.set_zero(&zero);
     let none = HeavyHitters::new(zero.heavy).unwrap();
     for (real, table) in [(OWN, &none), (THIRD, &table)] {
-        both.plane.set_other_heavies(1, real, table).unwrap();
+        both.plane.set_other_heavies(1, &[(real, table.clone())]).unwrap();
         both.native.set_other_heavies(1, real, table);
     }
     assert_eq!(both.pass(&long(&from(v4(), 6002), &[3; 8])), (Some(THIRD), Reason::Diverted));

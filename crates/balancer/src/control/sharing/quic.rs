@@ -72,10 +72,11 @@ impl Balancer {
         if !stamps.is_empty() {
             self.plane.take_loads(slot, &stamps)?;
         }
+        let (mut tables, mut changed) = (Vec::new(), Vec::new());
         for (real, servers) in known {
             let heaviest = heaviest(&servers);
-            let written = self.zero.heavy_elsewhere.entry(real).or_default();
-            if *written != heaviest {
+            let written = self.zero.heavy_elsewhere.get(&real);
+            if written.map_or(!heaviest.is_empty(), |written| *written != heaviest) {
                 let heavy = heaviest.iter().map(|(address, packets)| Heavy {
                     client: Endpoint { address: *address, port: 0 },
                     packets: *packets,
@@ -83,9 +84,13 @@ impl Balancer {
                 let heavy: Vec<Heavy> = heavy.collect();
                 // Constants are checked with the configuration.
                 let Ok(table) = HeavyHitters::of(&heavy, config) else { continue };
-                self.plane.set_other_heavies(slot, real, &table)?;
-                *written = heaviest;
+                tables.push((real, table));
+                changed.push((real, heaviest));
             }
+        }
+        if !tables.is_empty() {
+            self.plane.set_other_heavies(slot, &tables)?;
+            self.zero.heavy_elsewhere.extend(changed);
         }
         Ok(())
     }

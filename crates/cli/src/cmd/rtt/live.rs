@@ -9,8 +9,10 @@ use std::{
 };
 
 use anyhow::anyhow;
-use dwell_engine::rtt::{Counter, Counters};
-use dwell_engine::units::nanos;
+use dwell_engine::{
+    rtt::{Counter, Counters},
+    units::nanos,
+};
 use dwell_probes::{
     Hook,
     rtt::{Options, Probe},

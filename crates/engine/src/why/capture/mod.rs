@@ -12,7 +12,6 @@ mod questions;
 mod reach;
 mod scale;
 mod sender;
-mod sequence;
 mod spacing;
 #[cfg(test)]
 mod tests;
@@ -35,6 +34,7 @@ use crate::{
         Config, Counter, Counters, Tracker,
         native::{NoSegment, Payload, Segment},
     },
+    sequence,
 };
 
 /// Connections that are followed at once; others are counted.

@@ -469,11 +469,18 @@ pub(super) fn datagram_facts(evidence: &Evidence) -> Vec<Fact> {
 
 /// What a process did, in the facts of causes that lie in the application.
 fn process_facts(evidence: &Evidence) -> Vec<Fact> {
+    process_facts_of(evidence, false)
+}
+
+/// What the process did; with `are_waits_against` what its threads waited for speaks against the cause.
+fn process_facts_of(evidence: &Evidence, are_waits_against: bool) -> Vec<Fact> {
     let process = evidence.process.as_ref();
+    let waited =
+        |what, of: fn(&Process) -> f64, method| unless(are_waits_against, share(what, process.map(of), method));
     let mut facts = vec![
         share("its busiest thread ran", process.map(|it| it.busiest_thread), "/proc/PID/task/*/schedstat"),
-        share("a thread waited for a processor", process.map(|it| it.waiting_thread), "/proc/PID/task/*/schedstat"),
-        share("a thread waited for a disk", process.map(|it| it.disk), "/proc/PID/task/*/stat"),
+        waited("a thread waited for a processor", |it| it.waiting_thread, "/proc/PID/task/*/schedstat"),
+        waited("a thread waited for a disk", |it| it.disk, "/proc/PID/task/*/stat"),
     ];
     let stopped = process.map(|it| it.stopped).filter(|share| *share > 0.0);
     facts.extend(stopped.map(|stopped| share("its threads were stopped", Some(stopped), "/proc/PID/task/*/stat")));
@@ -487,8 +494,7 @@ fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment
     // Looks are samples: another one may find the other one to be longer.
     let is_either = |it: Process| it.disk >= disk::MIN_DISK && it.waiting_thread >= starved::MIN_WAITING;
     let is_rivalled = evidence.process.is_some_and(is_either);
-    let of_process = process_facts(evidence).into_iter();
-    facts.extend(of_process.map(|fact| unless(is_rivalled && fact.what.starts_with("a thread waited"), fact)));
+    facts.extend(process_facts_of(evidence, is_rivalled));
     let apart_ns = evidence.process.map_or(0.0, |it| it.look_interval_ns);
     facts.extend(interval("time between two looks at threads", apart_ns, "/proc/PID/task/*/stat"));
     let is_slow = [Cause::SlowReader, Cause::SlowService, Cause::SlowApplication];

@@ -20,8 +20,10 @@ fn assess(evidence: &Evidence) -> Assessment {
     let opening = evidence.times.share(Part::SetUp);
     let mean = evidence.set_ups.mean_ns();
     let mut facts = vec![share("connections were being opened", Some(opening), "sock_diag state, polls")];
-    facts.extend(unanswered(evidence));
-    if facts.len() == 1 || evidence.set_ups.count > 0 {
+    let unanswered = unanswered(evidence);
+    let are_times_known = unanswered.is_empty() || evidence.set_ups.count > 0;
+    facts.extend(unanswered);
+    if are_times_known {
         facts.extend([
             time("mean time to open one", mean, "polls"),
             time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),

@@ -4,6 +4,7 @@ use super::{
     super::super::{cause::stalled_peer::MIN_STALL_NS, connection::FEW_ROUND_TRIPS},
     *,
 };
+use crate::why::evidence::FIRST_TIMEOUT_NS;
 
 impl Conversation {
     /// Ends the observation at the end of the capture. Returns the figures.
@@ -144,8 +145,6 @@ impl Conversation {
     /// How long nothing answered its SYN: until the last copy at least, or until the end of the capture if no other copy was due
     /// by then. `None` if something answered, or may have soon after the end.
     fn wait_of_unopened(&self, end_ns: u64) -> Option<u64> {
-        /// TCP waits for so long, and then twice as long each time.
-        const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
         let SetUp { syn_ns: Some(syn_ns), last_syn_ns, interval_ns, retries, .. } = self.set_up else { return None };
         if self.phase != Phase::Opening || self.packets[1 - self.client] > 0 {
             return None;
