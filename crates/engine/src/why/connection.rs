@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use super::{
     Part, Role, Times,
     cause::stalled_peer::MIN_STALL_NS,
-    figures::{ByLength, ConnectionFigures, Silences},
+    figures::{ByLength, ConnectionFigures, Silences, Sums},
     poll::{
         CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, is_stuck, last_of_both, round_trip,
         unacknowledged, unread, written,
@@ -143,7 +143,11 @@ impl Connection {
             first: *first,
             last: *first,
             meter,
-            figures: ConnectionFigures { role, polls: 1, ..ConnectionFigures::default() },
+            figures: ConnectionFigures {
+                role,
+                sums: Sums { polls: 1, ..Sums::default() },
+                ..ConnectionFigures::default()
+            },
             speaker,
             is_unsure: false,
             is_acknowledged: false,
@@ -217,15 +221,17 @@ impl Connection {
                 self.speaker = next.other();
             }
             self.figures.turns += u64::from(wrote && (got || self.speaker == Side::Peer));
-            let answers = self.figures.service.count;
+            let answers = self.figures.sums.service.count;
             let between = self.between(now, dt_ns, alone);
             match &between {
                 Some(between) if alone.is_none() => self.pass_turns(between, known),
                 _ => self.break_silence(first.unwrap_or(self.speaker.other())),
             }
-            if self.figures.service.count > answers && alone.is_none() && self.may_have_come_in_pieces(&now.info, known)
+            if self.figures.sums.service.count > answers
+                && alone.is_none()
+                && self.may_have_come_in_pieces(&now.info, known)
             {
-                self.figures.doubtful += 1;
+                self.figures.sums.doubtful += 1;
             }
             self.burst_bytes += written;
             self.follow_turns(written, received);
@@ -239,7 +245,7 @@ impl Connection {
         }
         self.is_acknowledged = !wrote && (has_acknowledged(&self.last.info, &now.info) || self.is_acknowledged && !got);
         self.meter.observe(now);
-        self.figures.polls += 1;
+        self.figures.sums.polls += 1;
         self.last = *now;
         answered_ns
     }
@@ -295,7 +301,7 @@ impl Connection {
     /// Returns true if stamps of bytes would tell more: whose the queue is in which segments wait, or how long bytes wait to
     /// be read.
     pub fn calls_for_stamps(&self) -> bool {
-        let transfers = &self.figures.transfers;
+        let transfers = &self.figures.sums.transfers;
         let queue_ns = transfers.mean_ns().zip(transfers.base_ns()).map_or(0.0, |(mean, base)| mean - base);
         let polled_ns = self.last.time_ns.saturating_sub(self.first.time_ns) as f64;
         let unread_ns = self.quiet.get(Part::Reader) + self.unread_ns as f64;
@@ -308,15 +314,15 @@ impl Connection {
         let (info, time) = (&last.info, dt_ns as f64);
         if is_before_it_began(&last) {
             // It may have begun at any time since.
-            self.figures.idle_ns += time;
+            self.figures.sums.idle_ns += time;
             return;
         }
         let under_way = &mut self.since_progress;
         let waits = info.notsent_bytes.unwrap_or(0) > 0;
         if info.unacked > 0 || waits {
-            self.figures.busy_polls += 1;
+            self.figures.sums.busy_polls += 1;
             let is_closed = info.send_window.is_some_and(|window| window < info.send_mss);
-            self.figures.closed_polls += u64::from(is_closed);
+            self.figures.sums.closed_polls += u64::from(is_closed);
             if info.congestion_state >= RECOVERY || info.lost > 0 {
                 under_way.add(Part::Loss, time);
             } else if is_held_back(&last) {
@@ -324,13 +330,13 @@ impl Connection {
             } else if is_corked(info) {
                 under_way.add(Part::Application, time);
             } else if info.unacked <= MESSAGE_SEGMENTS && !waits {
-                let base = round_trip(&mut self.figures.messages, info, dt_ns);
+                let base = round_trip(&mut self.figures.sums.messages, info, dt_ns);
                 under_way.add(Part::Distance, time * base);
                 // A server's client has the answer by then, and acknowledges it late.
                 under_way.add(Part::Answer, time * (1.0 - base));
             } else {
-                let base = round_trip(&mut self.figures.transfers, info, dt_ns);
-                let is_paced = waits && !is_closed && self.figures.unsent.observe(info);
+                let base = round_trip(&mut self.figures.sums.transfers, info, dt_ns);
+                let is_paced = waits && !is_closed && self.figures.sums.unsent.observe(info);
                 let is_starting = self.burst_ns.is_some() && waits && info.unacked + 1 >= info.cwnd;
                 if is_paced {
                     under_way.add(Part::Pacing, time);
@@ -362,7 +368,7 @@ impl Connection {
         if info.retransmissions > before.retransmissions {
             let round_trip_ns = u64::from(before.min_rtt_us.unwrap_or(before.rtt_us)) * 1000;
             if before.unacked <= FEW_SEGMENTS && since_ns >= SHORTEST_TIMEOUT_NS.max(round_trip_ns * 3 / 2) {
-                self.figures.timeouts.add(since_ns);
+                self.figures.sums.timeouts.add(since_ns);
                 let parts = [Part::Answer, Part::Loss, Part::Distance, Part::RemoteQueue, Part::Transfer];
                 let late_ns = since_ns.saturating_sub(round_trip_ns) as f64;
                 self.since_progress.shift_from(&parts, Part::Timeout, late_ns);
@@ -371,7 +377,7 @@ impl Connection {
         let is_acknowledged = info.bytes_acked > before.bytes_acked;
         self.is_sent_again |= info.retransmissions > before.retransmissions;
         if self.is_sent_again {
-            self.figures.stalled_ns = self.figures.stalled_ns.max(since_ns);
+            self.figures.sums.stalled_ns = self.figures.sums.stalled_ns.max(since_ns);
         }
         if is_acknowledged || before.unacked == 0 {
             self.progress_ns = now.time_ns;
@@ -393,8 +399,8 @@ impl Connection {
         let since_ns = *self.stuck_since_ns.get_or_insert(before.time_ns);
         let (stuck_ns, before_ns) = (now.time_ns.saturating_sub(since_ns), before.time_ns.saturating_sub(since_ns));
         if stuck_ns >= MIN_STALL_NS {
-            self.figures.stuck_ns = self.figures.stuck_ns.max(stuck_ns);
-            self.figures.stalled_ns = self.figures.stalled_ns.max(stuck_ns);
+            self.figures.sums.stuck_ns = self.figures.sums.stuck_ns.max(stuck_ns);
+            self.figures.sums.stalled_ns = self.figures.sums.stalled_ns.max(stuck_ns);
             let parts = [Part::Transfer, Part::RemoteQueue, Part::Application, Part::SlowStart, Part::Pacing];
             let more_ns = if before_ns < MIN_STALL_NS { stuck_ns } else { stuck_ns - before_ns };
             self.under_way.shift_from(&parts, Part::Timeout, more_ns as f64);
@@ -405,14 +411,14 @@ impl Connection {
     fn end_reading_stop(&mut self, but_ns: u64) {
         let ns = std::mem::take(&mut self.unread_since_ns).saturating_sub(but_ns);
         if ns >= LEAST_READING_STOP_NS {
-            self.figures.reading_stops.add(ns);
+            self.figures.sums.reading_stops.add(ns);
         }
     }
 
     /// Attributes the time in which few bytes were left unread. Who sends before it reads them has not waited for them.
     fn end_left(&mut self, is_idle: bool) {
         match std::mem::take(&mut self.left_ns) {
-            ns if is_idle && ns > LONGEST_PAUSE_NS => self.figures.idle_ns += ns as f64,
+            ns if is_idle && ns > LONGEST_PAUSE_NS => self.figures.sums.idle_ns += ns as f64,
             ns => self.quiet.add(Part::Reader, ns as f64),
         }
     }
@@ -422,8 +428,8 @@ impl Connection {
         self.end_held(now);
         let figures = &mut self.figures;
         for (since_ns, waits_now, waits) in [
-            (&mut self.held_since_ns, is_held_back(now), &mut figures.held),
-            (&mut self.corked_since_ns, is_corked(&now.info), &mut figures.pause),
+            (&mut self.held_since_ns, is_held_back(now), &mut figures.sums.held),
+            (&mut self.corked_since_ns, is_corked(&now.info), &mut figures.sums.pause),
         ] {
             match (*since_ns, waits_now) {
                 (None, true) => *since_ns = Some(now.time_ns),
@@ -443,7 +449,7 @@ impl Connection {
         if let Some(start_ns) = self.burst_ns
             && (now.time_ns.saturating_sub(start_ns) > rounds_ns || info.cwnd >= self.peak_cwnd)
         {
-            self.figures.slow_starts.add(now.time_ns.saturating_sub(start_ns).min(rounds_ns));
+            self.figures.sums.slow_starts.add(now.time_ns.saturating_sub(start_ns).min(rounds_ns));
             self.burst_ns = None;
         }
         let begins = self.last.info.unacked == 0 && (info.unacked > 0 || info.notsent_bytes > Some(0));
@@ -477,7 +483,7 @@ impl Connection {
         let since_ms = now.info.last_data_sent_ms.min(now.info.last_data_received_ms);
         if now.info.unacked == 0 && unread(now) == 0 {
             self.silence_ns = (u64::from(since_ms) * 1_000_000).min(dt_ns);
-            self.figures.idle_ns -= self.silence_ns as f64;
+            self.figures.sums.idle_ns -= self.silence_ns as f64;
         }
     }
 
@@ -487,7 +493,7 @@ impl Connection {
         let unread_ns = std::mem::take(&mut self.unread_ns);
         match (self.speaker, next) {
             (Side::Peer, Side::Local) if unread_ns > 0 => {
-                self.figures.unread.add(unread_ns);
+                self.figures.sums.unread.add(unread_ns);
                 ns += unread_ns;
             }
             _ => self.quiet.add(Part::Reader, unread_ns as f64),
@@ -498,12 +504,12 @@ impl Connection {
         }
         self.goes_on |= self.asked_bytes > 0 && next == self.client();
         let is_more = self.speaker == self.client() && next == self.client() && self.asked_bytes > 0 && self.is_asked();
-        self.figures.went_on += u64::from(is_more);
+        self.figures.sums.went_on += u64::from(is_more);
         let burst_bytes = std::mem::take(&mut self.burst_bytes);
         let is_pause = whole_ns <= longest_pause_ns(burst_bytes, self.last.info.send_mss.into());
         let part = match (self.speaker, next, self.figures.role) {
             (Side::Local, Side::Local, _) if is_pause => {
-                self.figures.pause.add(ns);
+                self.figures.sums.pause.add(ns);
                 Part::Application
             }
             (Side::Peer, Side::Peer, _) if whole_ns <= LONGEST_PAUSE_NS => Part::PeerPause,
@@ -513,7 +519,7 @@ impl Connection {
             }
             // Between two requests, or two transfers.
             _ => {
-                self.figures.idle_ns += ns as f64;
+                self.figures.sums.idle_ns += ns as f64;
                 return;
             }
         };
@@ -541,10 +547,10 @@ impl Connection {
         };
         let (figures, none) = (&mut self.figures, Silences::default());
         // There was none before.
-        *(if figures.role == Role::Client { &mut figures.answer } else { &mut figures.service }) = none;
+        *(if figures.role == Role::Client { &mut figures.sums.answer } else { &mut figures.sums.service }) = none;
         figures.answers = ByLength::default();
         self.quiet.shift(self.figures.waiting(), Part::SetUp, ns as f64);
-        self.figures.secured.add(ns);
+        self.figures.sums.secured.add(ns);
     }
 
     /// Who was the first of both that have sent since the last poll, where it was not the one whose turn it is: one that has

@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, RequestEnds,
-    Requests, Role, RoundTrip, Silences, Times, UdpPackets, Unsent, Worst, cause::LONG_NS,
-    connection::between::resolution_ns, figures::ConnectionFigures,
+    Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role,
+    Silences, Sums, UdpPackets, Worst,
+    cause::LONG_NS,
+    connection::between::resolution_ns,
+    figures::{ConnectionFigures, scaled},
 };
 use crate::{layers::Ends, measure::Endpoint, socket::Sum};
 
@@ -30,6 +32,8 @@ const MAX_GROUPS: usize = 1024;
 pub struct Evidence {
     /// Where it is from.
     pub source: Source,
+    /// Figures that are sums over connections, or the greatest of theirs.
+    pub sums: Sums,
     /// The target, for commands that a reader can run.
     pub target: Target,
     /// Whether the target is one process or several, so that all of their connections are followed.
@@ -38,8 +42,6 @@ pub struct Evidence {
     pub observed_ns: u64,
     /// In a capture, the Unix time of the last packet.
     pub ended_ns: u64,
-    /// The number of polls of sockets, or of packets in a capture.
-    pub polls: u64,
     /// Of these, the first ones of connections, before which no time has passed.
     pub first_polls: u64,
     /// The mean time between two searches for connections: those that open and close between two are not seen. 0 for a
@@ -55,75 +57,16 @@ pub struct Evidence {
     pub with_bbr: u64,
     /// Connections that were not followed because there were too many.
     pub omitted: u64,
-    /// The time of all connections in which somebody waited, by what it was spent on.
-    pub times: Times,
-    /// The time of all connections in which nobody waited.
-    pub idle_ns: f64,
-    /// Of it, the time from the last packet of connections that a capture shows open to its end.
-    pub left_open_ns: f64,
-    /// The time of all connections from the first poll to the last. Where both ends are on this host, parts of it that are
-    /// one wait are in `times` once.
-    pub polled_ns: f64,
-    /// Bytes that peers have acknowledged.
-    pub sent_bytes: u64,
-    /// Bytes that have arrived in order.
-    pub received_bytes: u64,
-    /// Segments with data that were sent, including retransmissions.
-    pub segments_sent: u64,
-    /// Segments that were sent again.
-    pub segments_sent_again: u64,
-    /// Segments that were sent again although the peer had them.
-    pub segments_sent_needlessly: u64,
-    /// Segments with data that have arrived.
-    pub segments_received: u64,
-    /// Segments that arrived before an earlier one.
-    pub segments_out_of_order: u64,
-    /// Round trips while more than two segments were in flight.
-    pub transfers: RoundTrip,
-    /// Round trips of messages of one or two segments.
-    pub messages: RoundTrip,
-    /// In captures at a sender's host, how long data was in queues before it passed.
-    pub queued: RoundTrip,
-    /// Polls with data under way.
-    pub busy_polls: u64,
-    /// Those of them at which the peer's window had no room for a segment.
-    pub closed_polls: u64,
-    /// Why data had not left.
-    pub unsent: Unsent,
-    /// From the last byte of a request to the first byte of its answer, in this host.
-    pub service: Silences,
     /// The time in which clients of which each waits for long paused.
     pub paused_ns: f64,
-    /// How long requests waited to be read.
-    pub unread: Silences,
-    /// The number of those that may have been the client's: it may have sent the rest of its request just before the answer.
-    pub doubtful: u64,
     /// Segments with data that were sent on connections that this host has accepted: at least as many as answers.
     pub answer_segments: u64,
-    /// From the acknowledgement of a request to its answer.
-    pub answer: Silences,
     /// Segments with data that have arrived on connections that this host has opened: at least as many as answers.
     pub awaited_segments: u64,
     /// Segments with data that were sent on connections that this host has opened: at least as many as requests.
     pub asked_segments: u64,
     /// The least number of answers of this host, and of those to it, that polls are sure of: polls before which there was one.
     pub answered_polls: [u64; 2],
-    /// Between two writes of one transfer.
-    pub pause: Silences,
-    /// Silences after which a live client sent more without an answer.
-    pub went_on: u64,
-    /// Times of 20 ms or more in which bytes waited to be read and none was.
-    pub reading_stops: Silences,
-    /// From the last sign of life of a lost message to its retransmission.
-    pub timeouts: Silences,
-    /// Waits of small segments for the acknowledgement of the one before (Nagle).
-    pub held: Silences,
-    /// Bursts after idleness that began with a small congestion window, and what that cost.
-    pub slow_starts: Silences,
-    /// From the first packet of connections that were opened until they could be used: handshakes of TCP and, in captures, of TLS.
-    pub set_ups: Silences,
-    /// Packets that opened connections and were sent again.
-    pub set_up_retries: u64,
     /// Connections whose SYNs nothing answered, by server.
     pub unopened: Vec<UnopenedConnections>,
     /// In a capture, the number of connections that were opened, by server.
@@ -134,28 +77,16 @@ pub struct Evidence {
     /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
     /// refused, or given up by the kernel. `None` if it is not known.
     pub failed_attempts: Option<u64>,
-    /// Of live connections, from the first message of TLS's handshake until its answer.
-    pub secured: Silences,
     /// From questions to name servers until their answers, or until now.
     pub names: Silences,
     /// Whether a service asks them whose connections are the target, so that they count as part of its requests alone.
     pub are_names_of_service: bool,
     /// Questions among them that have no answer yet, as far as can be seen: a program may also keep a socket for later ones.
     pub open_names: u64,
-    /// The longest time in which data was sent several times and nothing of it acknowledged.
-    pub stalled_ns: u64,
     /// Live connections whose server has acknowledged nothing but their opening, though data was sent again.
     pub untaken: u64,
     /// Live connections whose data waited for long although nothing was in flight and the peer's window had room.
     pub stuck: u64,
-    /// The longest time of these.
-    pub stuck_ns: u64,
-    /// How often TCP found out that packets which it had sent had overtaken each other.
-    pub overtaken: u64,
-    /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
-    pub unanswered: Silences,
-    /// The part of `unanswered` on which the client has sent since dwell began to look.
-    pub owed: Silences,
     /// The connections on which most time was spent, by part.
     pub longest: Longest,
     /// The connections by whose they are.
@@ -174,8 +105,6 @@ pub struct Evidence {
     pub udp: UdpPackets,
     /// The waits for answers, by what was asked. Empty without labels.
     pub requests: Requests,
-    /// In a capture, how many requests had an answer, and what the others had instead.
-    pub ends_of_requests: RequestEnds,
     /// What stamps show of the path between two hosts.
     pub path: Option<PathFigures>,
     /// Connections that a capture has on several interfaces, of which the one counts that was seen best.
@@ -259,8 +188,8 @@ impl Evidence {
     pub fn add_polls(&mut self, connection: &Connection, key: Key, counted: CountKind, is_new: bool) -> bool {
         let mut figures = connection.figures();
         if counted == CountKind::WithPeer {
-            figures.times.remove(Part::Answer);
-            figures.times.remove(Part::PeerPause);
+            figures.sums.times.remove(Part::Answer);
+            figures.sums.times.remove(Part::PeerPause);
         }
         self.count(&figures, key, counted, is_new.into())
     }
@@ -270,7 +199,7 @@ impl Evidence {
     }
 
     fn count(&mut self, figures: &ConnectionFigures, key: Key, counted: CountKind, connections: u64) -> bool {
-        if figures.polls < 2 && figures.unopened_ns.is_none() {
+        if figures.sums.polls < 2 && figures.unopened_ns.is_none() {
             return false;
         }
         let with_others = 1.0 + figures.others;
@@ -279,73 +208,38 @@ impl Evidence {
             counted,
             connections,
             brief: u64::from(figures.is_brief) * connections,
-            refused: figures.ends_of_requests.refused,
-            times: figures.times.scaled(with_others),
+            refused: figures.sums.ends_of_requests.refused,
+            times: figures.sums.times.scaled(with_others),
             answers: figures.answers.times(with_others),
             answered_polls: (figures.answered_polls as f64 * with_others) as u64,
         });
         if figures.role == Role::Client {
-            self.awaited_segments += (figures.segments_received as f64 * with_others) as u64;
-            self.asked_segments += (figures.segments_sent as f64 * with_others) as u64;
+            self.awaited_segments += (figures.sums.segments_received as f64 * with_others) as u64;
+            self.asked_segments += (figures.sums.segments_sent as f64 * with_others) as u64;
         }
         if let Some(ends) = &figures.ends {
-            self.longest.add(ends, &figures.times);
+            self.longest.add(ends, &figures.sums.times);
         }
         if counted == CountKind::Upstream {
             return true;
         }
-        self.polls += figures.polls;
         self.first_polls += 1;
         self.connections += connections;
         self.accepted += if figures.role == Role::Server { connections } else { 0 };
         self.with_bbr += if figures.uses_bbr { connections } else { 0 };
-        self.times.plus(&figures.times);
-        self.idle_ns += figures.idle_ns + figures.left_open_ns;
-        self.left_open_ns += figures.left_open_ns;
-        self.polled_ns += figures.polled_ns;
-        self.sent_bytes += figures.sent_bytes;
-        self.received_bytes += figures.received_bytes;
-        self.segments_sent += figures.segments_sent;
-        self.answer_segments += if figures.role == Role::Server { figures.segments_sent } else { 0 };
+        self.sums.plus(&figures.sums, 1.0);
+        self.sums.idle_ns += figures.sums.left_open_ns;
+        self.answer_segments += if figures.role == Role::Server { figures.sums.segments_sent } else { 0 };
         self.answered_polls[usize::from(figures.role == Role::Client)] += figures.answered_polls;
-        self.segments_sent_again += figures.segments_sent_again;
-        self.segments_sent_needlessly += figures.segments_sent_needlessly;
-        self.segments_received += figures.segments_received;
-        self.segments_out_of_order += figures.segments_out_of_order;
-        self.transfers.plus(&figures.transfers);
-        self.messages.plus(&figures.messages);
-        self.queued.plus(&figures.queued);
-        self.busy_polls += figures.busy_polls;
-        self.closed_polls += figures.closed_polls;
-        self.unsent.plus(&figures.unsent);
-        self.service.plus(&figures.service);
-        let waits_long = figures.service.mean_ns() >= Some(LONG_NS);
-        self.paused_ns += if waits_long { figures.idle_ns } else { 0.0 };
-        self.unread.plus(&figures.unread);
-        self.doubtful += figures.doubtful;
-        self.answer.plus(&figures.answer);
-        self.pause.plus(&figures.pause);
-        self.went_on += figures.went_on;
-        self.reading_stops.plus(&figures.reading_stops);
-        self.timeouts.plus(&figures.timeouts);
-        self.held.plus(&figures.held);
-        self.slow_starts.plus(&figures.slow_starts);
-        self.set_ups.plus(&figures.set_ups);
-        self.set_up_retries += figures.set_up_retries;
-        self.secured.plus(&figures.secured);
-        self.stalled_ns = self.stalled_ns.max(figures.stalled_ns);
+        let waits_long = figures.sums.service.mean_ns() >= Some(LONG_NS);
+        self.paused_ns += if waits_long { figures.sums.idle_ns } else { 0.0 };
         self.untaken += u64::from(figures.is_untaken) * connections;
-        self.stuck += u64::from(figures.stuck_ns > 0) * connections;
-        self.stuck_ns = self.stuck_ns.max(figures.stuck_ns);
-        self.overtaken += figures.overtaken;
-        self.unanswered.plus(&figures.unanswered);
-        self.owed.plus(&figures.owed);
-        self.ends_of_requests.plus(&figures.ends_of_requests);
+        self.stuck += u64::from(figures.sums.stuck_ns > 0) * connections;
         if let Some(ends) = &figures.ends {
             let server = if figures.role == Role::Client { ends.dst } else { ends.src };
             match figures.unopened_ns {
-                Some(ns) => self.add_unopened(server, ns, figures.set_up_retries + 1),
-                None if figures.set_ups.count > 0 => self.add_opened(server),
+                Some(ns) => self.add_unopened(server, ns, figures.sums.set_up_retries + 1),
+                None if figures.sums.set_ups.count > 0 => self.add_opened(server),
                 None => {}
             }
         }
@@ -371,69 +265,31 @@ impl Evidence {
     pub fn plus(&mut self, other: &Evidence, weight: f64) {
         for group in &other.groups {
             let (times, answers) = (group.times.scaled(weight), group.answers.times(weight));
-            let answered_polls = (group.answered_polls as f64 * weight) as u64;
+            let answered_polls = scaled(group.answered_polls, weight);
             self.add_group(&Group { times, answers, answered_polls, ..*group });
         }
-        self.polls += (other.polls as f64 * weight).round() as u64;
-        self.first_polls += (other.first_polls as f64 * weight).round() as u64;
-        self.times.plus(&other.times.scaled(weight));
-        self.idle_ns += other.idle_ns * weight;
-        self.polled_ns += other.polled_ns * weight;
-        self.service.plus(&other.service.times(weight));
+        self.sums.plus(&other.sums, weight);
         self.paused_ns += other.paused_ns * weight;
-        self.unread.plus(&other.unread.times(weight));
-        self.reading_stops.plus(&other.reading_stops.times(weight));
-        self.doubtful += (other.doubtful as f64 * weight).round() as u64;
-        self.answer_segments += (other.answer_segments as f64 * weight).round() as u64;
-        self.answer.plus(&other.answer.times(weight));
-        self.went_on += (other.went_on as f64 * weight).round() as u64;
-        self.awaited_segments += (other.awaited_segments as f64 * weight).round() as u64;
-        self.asked_segments += (other.asked_segments as f64 * weight).round() as u64;
+        for (own, more) in [
+            (&mut self.first_polls, other.first_polls),
+            (&mut self.answer_segments, other.answer_segments),
+            (&mut self.awaited_segments, other.awaited_segments),
+            (&mut self.asked_segments, other.asked_segments),
+        ] {
+            *own += scaled(more, weight);
+        }
         for (own, more) in self.answered_polls.iter_mut().zip(other.answered_polls) {
-            *own += (more as f64 * weight).round() as u64;
+            *own += scaled(more, weight);
         }
         for (own, more) in [
             (&mut self.connections, other.connections),
             (&mut self.accepted, other.accepted),
             (&mut self.with_bbr, other.with_bbr),
-            (&mut self.sent_bytes, other.sent_bytes),
-            (&mut self.received_bytes, other.received_bytes),
-            (&mut self.segments_sent, other.segments_sent),
-            (&mut self.segments_sent_again, other.segments_sent_again),
-            (&mut self.segments_sent_needlessly, other.segments_sent_needlessly),
-            (&mut self.segments_received, other.segments_received),
-            (&mut self.segments_out_of_order, other.segments_out_of_order),
-            (&mut self.busy_polls, other.busy_polls),
-            (&mut self.closed_polls, other.closed_polls),
-            (&mut self.set_up_retries, other.set_up_retries),
-            (&mut self.overtaken, other.overtaken),
             (&mut self.untaken, other.untaken),
             (&mut self.stuck, other.stuck),
         ] {
             *own += more;
         }
-        for (own, more) in [
-            (&mut self.transfers, &other.transfers),
-            (&mut self.messages, &other.messages),
-            (&mut self.queued, &other.queued),
-        ] {
-            own.plus(more);
-        }
-        for (own, more) in [
-            (&mut self.pause, &other.pause),
-            (&mut self.timeouts, &other.timeouts),
-            (&mut self.held, &other.held),
-            (&mut self.slow_starts, &other.slow_starts),
-            (&mut self.set_ups, &other.set_ups),
-            (&mut self.secured, &other.secured),
-            (&mut self.unanswered, &other.unanswered),
-            (&mut self.owed, &other.owed),
-        ] {
-            own.plus(more);
-        }
-        self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
-        self.stuck_ns = self.stuck_ns.max(other.stuck_ns);
-        self.unsent.plus(&other.unsent);
         self.longest.plus(&other.longest);
         self.send_buffer = self.send_buffer.plus(&other.send_buffer);
         self.receive_buffer = self.receive_buffer.plus(&other.receive_buffer);
@@ -447,14 +303,14 @@ impl Evidence {
             let is_of = |key: &Key| key.peer == ends.dst.address && ports.contains(&key.port);
             self.groups.iter().any(|group| is_of(&group.key) && group.times.sum(parts) > 0.0)
         };
-        self.longest.of(parts, self.times.sum(parts), counts).filter(|_| self.connections > 1)
+        self.longest.of(parts, self.sums.times.sum(parts), counts).filter(|_| self.connections > 1)
     }
 
     /// Returns the process that has the connections on which most time was spent in programs of this host; where none was,
     /// most time at all.
     pub fn busiest_process(&self) -> Option<u32> {
         let own = [Part::Service, Part::Reader, Part::Application];
-        let parts: &[Part] = if self.times.sum(&own) > 0.0 { &own } else { &Part::ALL };
+        let parts: &[Part] = if self.sums.times.sum(&own) > 0.0 { &own } else { &Part::ALL };
         self.about(parts).target.pid
     }
 
@@ -476,7 +332,7 @@ impl Evidence {
     /// Returns this evidence with the connections as its target of which most failed.
     pub(super) fn about_failures(&self) -> Evidence {
         let mut about = self.clone();
-        about.target.be_of(self.refused().filter(|_| self.ends_of_requests.are_mostly_refused()));
+        about.target.be_of(self.refused().filter(|_| self.sums.ends_of_requests.are_mostly_refused()));
         about
     }
 
@@ -488,8 +344,8 @@ impl Evidence {
     /// Returns the mean time between two polls of a connection, below which polls tell nothing apart; 0 for a capture.
     pub fn poll_interval_ns(&self) -> f64 {
         match self.source {
-            Source::Sockets if self.polls > 0 => {
-                self.polled_ns / self.polls.saturating_sub(self.first_polls).max(1) as f64
+            Source::Sockets if self.sums.polls > 0 => {
+                self.sums.polled_ns / self.sums.polls.saturating_sub(self.first_polls).max(1) as f64
             }
             _ => 0.0,
         }
@@ -506,7 +362,7 @@ impl Evidence {
         if let (Some(own), Some(all)) = (layers.queueing_ns, self.queue_ns().filter(|all| *all > 0.0)) {
             let share = (own as f64 / all).min(1.0);
             let of_groups = self.groups.iter_mut().map(|group| &mut group.times);
-            for times in of_groups.chain([&mut self.times]) {
+            for times in of_groups.chain([&mut self.sums.times]) {
                 times.shift(Part::RemoteQueue, Part::LocalQueue, times.get(Part::RemoteQueue) * share);
             }
         }
@@ -516,12 +372,12 @@ impl Evidence {
     /// Adds the opening of a connection that took this long, with packets that were sent again, and the server if it was not
     /// seen to answer.
     pub fn add_set_up(&mut self, ns: u64, retries: u64, silent: Option<Endpoint>) {
-        self.set_up_retries += retries;
-        self.times.add(Part::SetUp, ns as f64);
+        self.sums.set_up_retries += retries;
+        self.sums.times.add(Part::SetUp, ns as f64);
         // An answer within a round trip may come between two searches. On the way to a host that is down a SYN may not even have left.
         match silent.filter(|_| retries > 0 || ns >= FIRST_TIMEOUT_NS) {
             Some(server) => self.add_unopened(server, ns, retries + 1),
-            None => self.set_ups.add(ns),
+            None => self.sums.set_ups.add(ns),
         }
     }
 
@@ -548,7 +404,7 @@ impl Evidence {
     /// time in which connections were being opened.
     pub(super) fn unanswered_set_ups(&self) -> Option<&UnopenedConnections> {
         let waited_ns: u64 = self.unopened.iter().map(|unopened| unopened.waits.sum_ns).sum();
-        let is_most = waited_ns > 0 && waited_ns as f64 * 2.0 >= self.times.get(Part::SetUp);
+        let is_most = waited_ns > 0 && waited_ns as f64 * 2.0 >= self.sums.times.get(Part::SetUp);
         self.unopened.iter().max_by_key(|unopened| unopened.waits.sum_ns).filter(|_| is_most)
     }
 
@@ -563,7 +419,7 @@ impl Evidence {
         };
         let unopened: u64 = self.unopened.iter().map(|unopened| unopened.waits.count).sum();
         let opened = |server: &Endpoint| self.opened.iter().find(|(at, _)| at == server).map_or(0, |(_, count)| *count);
-        let have_some_opened = self.groups.is_empty() && self.set_ups.count * SOME > unopened;
+        let have_some_opened = self.groups.is_empty() && self.sums.set_ups.count * SOME > unopened;
         self.unanswered_set_ups().filter(|unopened| {
             let UnopenedConnections { server, waits, .. } = unopened;
             !have_some_opened && !has_opened(server) && opened(server) * SOME <= waits.count
@@ -573,7 +429,7 @@ impl Evidence {
     /// Adds a wait for a name server.
     pub fn add_name(&mut self, ns: u64) {
         self.names.add(ns);
-        self.times.add(Part::Names, ns as f64);
+        self.sums.times.add(Part::Names, ns as f64);
     }
 
     /// Returns the share of the time in which somebody waited that nothing explains; 0 where that is next to nothing of the
@@ -581,34 +437,35 @@ impl Evidence {
     pub(super) fn unexplained(&self) -> f64 {
         /// A share of a connection's time that is too small to slow anybody down.
         const LITTLE: f64 = 0.01;
-        let ns = self.times.get(Part::Unexplained);
-        let is_little = self.source == Source::Sockets && ns <= LITTLE * (self.times.total() + self.idle_ns);
-        if is_little { 0.0 } else { self.times.share(Part::Unexplained) }
+        let ns = self.sums.times.get(Part::Unexplained);
+        let is_little = self.source == Source::Sockets && ns <= LITTLE * (self.sums.times.total() + self.sums.idle_ns);
+        if is_little { 0.0 } else { self.sums.times.share(Part::Unexplained) }
     }
 
     /// Returns the share of sent segments that were sent again; `None` if none was sent.
     pub fn loss(&self) -> Option<f64> {
-        (self.segments_sent > 0).then(|| self.segments_sent_again as f64 / self.segments_sent as f64)
+        (self.sums.segments_sent > 0).then(|| self.sums.segments_sent_again as f64 / self.sums.segments_sent as f64)
     }
 
     /// Returns the share of segments sent again that the peer had already; `None` if none was sent again.
     pub fn needless(&self) -> Option<f64> {
-        let again = self.segments_sent_again;
-        (again > 0).then(|| (self.segments_sent_needlessly as f64 / again as f64).min(1.0))
+        let again = self.sums.segments_sent_again;
+        (again > 0).then(|| (self.sums.segments_sent_needlessly as f64 / again as f64).min(1.0))
     }
 
     /// Returns how often TCP found out that packets overtook each other, per sent segment; `None` if none was sent.
     pub fn overtaken(&self) -> Option<f64> {
-        (self.segments_sent > 0).then(|| self.overtaken as f64 / self.segments_sent as f64)
+        (self.sums.segments_sent > 0).then(|| self.sums.overtaken as f64 / self.sums.segments_sent as f64)
     }
 
     /// Returns the share of received segments that arrived before an earlier one; `None` if none has arrived.
     pub fn out_of_order(&self) -> Option<f64> {
-        (self.segments_received > 0).then(|| self.segments_out_of_order as f64 / self.segments_received as f64)
+        (self.sums.segments_received > 0)
+            .then(|| self.sums.segments_out_of_order as f64 / self.sums.segments_received as f64)
     }
 
     /// Returns what queues add to a round trip of a transfer.
     pub fn queue_ns(&self) -> Option<f64> {
-        Some(self.transfers.mean_ns()? - self.transfers.base_ns()?)
+        Some(self.sums.transfers.mean_ns()? - self.sums.transfers.base_ns()?)
     }
 }

@@ -72,8 +72,7 @@ impl Silences {
 
     /// Returns this as if each silence had occurred `weight` times.
     pub(super) fn times(&self, weight: f64) -> Silences {
-        let times = |figure: u64| (figure as f64 * weight).round() as u64;
-        Silences { count: times(self.count), sum_ns: times(self.sum_ns), longest_ns: self.longest_ns }
+        Silences { count: scaled(self.count, weight), sum_ns: scaled(self.sum_ns, weight), longest_ns: self.longest_ns }
     }
 
     /// Takes others out; the longest stays.
@@ -168,13 +167,164 @@ pub struct Datagrams {
     pub waiting: f64,
 }
 
+/// What adds up over connections.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Sums {
+    /// The number of polls of sockets, or of packets in a capture.
+    pub polls: u64,
+    /// The time in which somebody waited, by what it was spent on.
+    pub times: Times,
+    /// The time in which nobody waited.
+    pub idle_ns: f64,
+    /// The time from the last packet of connections that a capture shows open to its end. Evidence has it in `idle_ns` too.
+    pub left_open_ns: f64,
+    /// The time of connections from the first poll to the last; of a capture, all the time that is divided. Where both ends are on this host, parts of it that are
+    /// one wait are in `times` once.
+    pub polled_ns: f64,
+    /// Bytes that peers have acknowledged.
+    pub sent_bytes: u64,
+    /// Bytes that have arrived in order.
+    pub received_bytes: u64,
+    /// Segments with data that were sent, including retransmissions.
+    pub segments_sent: u64,
+    /// Segments that were sent again.
+    pub segments_sent_again: u64,
+    /// Segments that were sent again although the peer had them.
+    pub segments_sent_needlessly: u64,
+    /// Segments with data that have arrived.
+    pub segments_received: u64,
+    /// Segments that arrived before an earlier one.
+    pub segments_out_of_order: u64,
+    /// Round trips while more than two segments were in flight.
+    pub transfers: RoundTrip,
+    /// Round trips of messages of one or two segments.
+    pub messages: RoundTrip,
+    /// In captures at a sender's host, how long data was in queues before it passed.
+    pub queued: RoundTrip,
+    /// Polls with data under way.
+    pub busy_polls: u64,
+    /// The polls of these at which the peer's window had no room for a segment.
+    pub closed_polls: u64,
+    /// Why data had not left.
+    pub unsent: Unsent,
+    /// From the last byte of a request to the first byte of its answer, in this host.
+    pub service: Silences,
+    /// The part of `service` in which requests waited to be read.
+    pub unread: Silences,
+    /// The number of waits in `service` that may have been the client's: it may have sent the rest of its request just before the answer.
+    pub doubtful: u64,
+    /// From the acknowledgement of a request to its answer.
+    pub answer: Silences,
+    /// Between two writes of one transfer.
+    pub pause: Silences,
+    /// Silences after which a live client sent more without an answer.
+    pub went_on: u64,
+    /// Times of 20 ms or more in which bytes waited to be read and none was.
+    pub reading_stops: Silences,
+    /// From the last sign of life of a lost message to its retransmission.
+    pub timeouts: Silences,
+    /// Waits of small segments for the acknowledgement of the one before (Nagle).
+    pub held: Silences,
+    /// Bursts after idleness that began with a small congestion window, and what that cost.
+    pub slow_starts: Silences,
+    /// From the first packet of connections that were opened until they could be used: handshakes of TCP and, in captures, of TLS.
+    pub set_ups: Silences,
+    /// Packets that opened connections and were sent again.
+    pub set_up_retries: u64,
+    /// Of live connections, from the first message of TLS's handshake until its answer.
+    pub secured: Silences,
+    /// The longest time in which data was sent several times and nothing of it acknowledged.
+    pub stalled_ns: u64,
+    /// The longest time for which data of a live connection waited although nothing kept it from leaving; 0 if not for long.
+    pub stuck_ns: u64,
+    /// How often TCP found out that packets which it had sent had overtaken each other.
+    pub overtaken: u64,
+    /// Connections on which a client spoke last, with the time since: it may be owed an answer, or not.
+    pub unanswered: Silences,
+    /// The part of `unanswered` on which the client has sent since dwell began to look.
+    pub owed: Silences,
+    /// In captures, how many requests had an answer, and what the others had instead.
+    pub ends_of_requests: RequestEnds,
+}
+
+impl Sums {
+    /// Adds those of other connections, each of which stands for `weight` like it in the time that they took. Bytes, segments and
+    /// round trips count once.
+    pub(super) fn plus(&mut self, other: &Sums, weight: f64) {
+        self.times.plus(&other.times.scaled(weight));
+        for (own, more) in [
+            (&mut self.idle_ns, other.idle_ns),
+            (&mut self.left_open_ns, other.left_open_ns),
+            (&mut self.polled_ns, other.polled_ns),
+        ] {
+            *own += more * weight;
+        }
+        for (own, more) in
+            [(&mut self.polls, other.polls), (&mut self.doubtful, other.doubtful), (&mut self.went_on, other.went_on)]
+        {
+            *own += scaled(more, weight);
+        }
+        for (own, more) in [
+            (&mut self.service, &other.service),
+            (&mut self.unread, &other.unread),
+            (&mut self.reading_stops, &other.reading_stops),
+            (&mut self.answer, &other.answer),
+        ] {
+            own.plus(&more.times(weight));
+        }
+        for (own, more) in [
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.received_bytes, other.received_bytes),
+            (&mut self.segments_sent, other.segments_sent),
+            (&mut self.segments_sent_again, other.segments_sent_again),
+            (&mut self.segments_sent_needlessly, other.segments_sent_needlessly),
+            (&mut self.segments_received, other.segments_received),
+            (&mut self.segments_out_of_order, other.segments_out_of_order),
+            (&mut self.busy_polls, other.busy_polls),
+            (&mut self.closed_polls, other.closed_polls),
+            (&mut self.set_up_retries, other.set_up_retries),
+            (&mut self.overtaken, other.overtaken),
+        ] {
+            *own += more;
+        }
+        for (own, more) in [
+            (&mut self.transfers, &other.transfers),
+            (&mut self.messages, &other.messages),
+            (&mut self.queued, &other.queued),
+        ] {
+            own.plus(more);
+        }
+        for (own, more) in [
+            (&mut self.pause, &other.pause),
+            (&mut self.timeouts, &other.timeouts),
+            (&mut self.held, &other.held),
+            (&mut self.slow_starts, &other.slow_starts),
+            (&mut self.set_ups, &other.set_ups),
+            (&mut self.secured, &other.secured),
+            (&mut self.unanswered, &other.unanswered),
+            (&mut self.owed, &other.owed),
+        ] {
+            own.plus(more);
+        }
+        self.stalled_ns = self.stalled_ns.max(other.stalled_ns);
+        self.stuck_ns = self.stuck_ns.max(other.stuck_ns);
+        self.unsent.plus(&other.unsent);
+        self.ends_of_requests.plus(&other.ends_of_requests);
+    }
+}
+
+/// Returns a count as if each had occurred `weight` times.
+pub(super) fn scaled(count: u64, weight: f64) -> u64 {
+    (count as f64 * weight).round() as u64
+}
+
 /// The figures of one connection over all of its polls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionFigures {
     /// The flow from this end to the other, where it is known.
     pub(super) ends: Option<Ends>,
     pub(super) role: Role,
-    pub(super) polls: u64,
+    pub(super) sums: Sums,
     pub(super) uses_bbr: bool,
     /// How many connections that were not found it stands for.
     pub(super) others: f64,
@@ -184,25 +334,6 @@ pub(super) struct ConnectionFigures {
     pub(super) is_one_way: bool,
     /// Whether a capture lacks its handshake.
     pub(super) began_before: bool,
-    pub(super) times: Times,
-    pub(super) idle_ns: f64,
-    /// From the last packet to the end of the capture, if it was open then.
-    pub(super) left_open_ns: f64,
-    /// From the first poll to the last; of a capture, all the time that it is divided.
-    pub(super) polled_ns: f64,
-    pub(super) transfers: RoundTrip,
-    pub(super) messages: RoundTrip,
-    /// In a capture at the sender's host, how long data was in queues before it passed.
-    pub(super) queued: RoundTrip,
-    pub(super) busy_polls: u64,
-    pub(super) closed_polls: u64,
-    pub(super) unsent: Unsent,
-    pub(super) service: Silences,
-    /// The part of `service` in which requests waited to be read.
-    pub(super) unread: Silences,
-    /// The number of those that may have been the client's.
-    pub(super) doubtful: u64,
-    pub(super) answer: Silences,
     /// Times from requests to answers by length; filled for live connections only.
     pub(super) answers: ByLength,
     /// Polls by which a server had sent, or a client had received, since the one before what was asked until then: there were as
@@ -210,43 +341,13 @@ pub(super) struct ConnectionFigures {
     pub(super) answered_polls: u64,
     /// How often this host sent after the peer had, as far as polls of a live connection have found it.
     pub(super) turns: u64,
-    pub(super) pause: Silences,
-    /// Silences after which a live client sent more without an answer.
-    pub(super) went_on: u64,
-    /// Of a live connection, times of 20 ms or more in which bytes waited to be read and none was.
-    pub(super) reading_stops: Silences,
-    pub(super) timeouts: Silences,
-    pub(super) held: Silences,
-    pub(super) slow_starts: Silences,
-    pub(super) set_ups: Silences,
-    pub(super) set_up_retries: u64,
     /// How long nothing answered the SYNs of a connection in a capture; `None` if something did, or still may.
     pub(super) unopened_ns: Option<u64>,
-    /// Waits of live connections for the first answer of TLS's handshake.
-    pub(super) secured: Silences,
-    pub(super) stalled_ns: u64,
     /// Whether the server of a live connection has acknowledged nothing but its opening, though data was sent again.
     pub(super) is_untaken: bool,
-    /// The longest time for which data of a live connection waited although nothing kept it from leaving; 0 if not for long.
-    pub(super) stuck_ns: u64,
     pub(super) totals: Totals,
-    pub(super) sent_bytes: u64,
-    pub(super) received_bytes: u64,
-    pub(super) segments_sent: u64,
-    pub(super) segments_sent_again: u64,
-    pub(super) segments_sent_needlessly: u64,
-    pub(super) segments_received: u64,
-    pub(super) segments_out_of_order: u64,
     /// Segments that were acknowledged, which a capture lacks.
     pub(super) segments_missed: u64,
-    /// How often TCP found out that packets had overtaken each other.
-    pub(super) overtaken: u64,
-    /// The silence at the end, if a client spoke last and nothing tells whether it is owed an answer.
-    pub(super) unanswered: Silences,
-    /// The part of `unanswered` where the client has sent since the first poll.
-    pub(super) owed: Silences,
-    /// How requests ended; filled for captures only.
-    pub(super) ends_of_requests: RequestEnds,
 }
 
 impl ConnectionFigures {
@@ -259,10 +360,10 @@ impl ConnectionFigures {
     pub(super) fn add_waits(&mut self, alike: &Silences) {
         match self.role {
             Role::Client => {
-                self.answer.plus(alike);
+                self.sums.answer.plus(alike);
                 self.answers.add(alike);
             }
-            Role::Server => self.service.plus(alike),
+            Role::Server => self.sums.service.plus(alike),
         }
     }
 }

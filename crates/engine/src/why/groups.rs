@@ -118,8 +118,8 @@ impl Evidence {
     /// waiting for messages, also beside quick answers of the same server: where the service is asked much, that is nobody's wait. Requests that are served at the
     /// same time, and questions that are asked at the same time, are not told apart: the more there are, the rougher this is.
     pub fn take_out_upstream(&mut self) {
-        let is_asked_much = self.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
-        let longest_ns = self.service.longest_ns.saturating_mul(2);
+        let is_asked_much = self.sums.service.sum_ns as f64 >= self.observed_ns as f64 * MUCH;
+        let longest_ns = self.sums.service.longest_ns.saturating_mul(2);
         let (of_processes, servers) = (self.is_of_processes, self.servers());
         let is_upstream = |group: &Group| is_upstream(group, of_processes, &servers);
         // What the process did itself is not waiting.
@@ -127,7 +127,7 @@ impl Evidence {
             let (_, times) = group.up_to(longest_ns);
             times.total() - times.sum(&[Part::Application, Part::Reader])
         };
-        let names_ns = self.times.get(Part::Names);
+        let names_ns = self.sums.times.get(Part::Names);
         let asks_names =
             !servers.is_empty() && self.names.mean_ns().is_some_and(|mean_ns| mean_ns <= longest_ns as f64);
         let names_within_ns = if asks_names { names_ns } else { 0.0 };
@@ -137,7 +137,7 @@ impl Evidence {
         let asks_by_them = self.upstream_set_ups.mean_ns().is_some_and(|mean_ns| mean_ns <= longest_ns as f64);
         let set_ups_within_ns = if asks_by_them { set_ups_ns } else { 0.0 };
         let waited_ns = of_groups_ns + names_within_ns + set_ups_within_ns;
-        let served_ns = waited_ns.min(self.times.get(Part::Service));
+        let served_ns = waited_ns.min(self.sums.times.get(Part::Service));
         let served = served_ns / waited_ns.max(1.0);
         // What is passed on as it comes pauses where it comes from, but for what counts as service already.
         let pauses_ns = |group: &Group| {
@@ -147,18 +147,18 @@ impl Evidence {
         let awaited_ns: f64 = self.groups.iter().filter(|group| is_upstream(group)).map(pauses_ns).sum();
         let of_servers = self.groups.iter().filter(|group| group.key.role == Role::Server);
         let own_pauses_ns: f64 = of_servers.map(|group| group.times.get(Part::Application)).sum();
-        let paused_ns = awaited_ns.min(own_pauses_ns).min(self.times.get(Part::Application));
+        let paused_ns = awaited_ns.min(own_pauses_ns).min(self.sums.times.get(Part::Application));
         let paused = paused_ns / awaited_ns.max(1.0);
-        self.service.sum_ns = self.service.sum_ns.saturating_sub(served_ns as u64);
-        self.pause.sum_ns = self.pause.sum_ns.saturating_sub(paused_ns as u64);
-        self.times.take(Part::SetUp, set_ups_ns - set_ups_within_ns * served);
+        self.sums.service.sum_ns = self.sums.service.sum_ns.saturating_sub(served_ns as u64);
+        self.sums.pause.sum_ns = self.sums.pause.sum_ns.saturating_sub(paused_ns as u64);
+        self.sums.times.take(Part::SetUp, set_ups_ns - set_ups_within_ns * served);
         if self.are_names_of_service {
-            self.times.take(Part::Names, names_ns - names_within_ns * served);
+            self.sums.times.take(Part::Names, names_ns - names_within_ns * served);
             self.names = if asks_names { self.names } else { Silences::default() };
         }
-        let of_servers_ns = [self.times.get(Part::Service), own_pauses_ns];
+        let of_servers_ns = [self.sums.times.get(Part::Service), own_pauses_ns];
         let taken = [(Part::Service, served_ns), (Part::Application, paused_ns)];
-        taken.iter().for_each(|(part, ns)| self.times.take(*part, *ns));
+        taken.iter().for_each(|(part, ns)| self.sums.times.take(*part, *ns));
         for group in self.groups.iter_mut().filter(|group| group.key.role == Role::Server) {
             for ((part, ns), all_ns) in taken.into_iter().zip(of_servers_ns) {
                 let share = ns / all_ns.max(1.0);
@@ -173,17 +173,17 @@ impl Evidence {
                     let passed_on_ns = pauses_ns(group) * paused;
                     group.times = times.scaled(served);
                     group.times.add(Part::PeerPause, passed_on_ns);
-                    self.times.plus(&group.times);
-                    self.answer.plus(&answers);
+                    self.sums.times.plus(&group.times);
+                    self.sums.answer.plus(&answers);
                     group.answered_polls = (group.answered_polls as f64 * served) as u64;
                     self.answered_polls[1] += group.answered_polls;
                 }
                 _ if is_asked_much => {
                     let meant_ns = group.times.get(Part::Answer) - times.get(Part::Answer);
-                    self.times.take(Part::Answer, meant_ns);
-                    self.idle_ns += meant_ns;
-                    self.answer.minus(&group.answers.up_to(u64::MAX));
-                    self.answer.plus(&answers);
+                    self.sums.times.take(Part::Answer, meant_ns);
+                    self.sums.idle_ns += meant_ns;
+                    self.sums.answer.minus(&group.answers.up_to(u64::MAX));
+                    self.sums.answer.plus(&answers);
                     group.times.take(Part::Answer, meant_ns);
                 }
                 _ => {}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Evidence, Fact, Layers, Part, Remedy, RoundTrip, Source, Target, Unseen, Value};
+use super::{Evidence, Fact, Layers, Part, Remedy, RoundTrip, Source, Sums, Target, Unseen, Value};
 use crate::{
     histogram::Histogram,
     layers::{PathSegment, Segment},
@@ -82,18 +82,21 @@ impl Evidence {
             target,
             observed_ns,
             ended_ns,
-            polls: bytes,
             connections: path.flows,
-            segments_sent: bytes + path.resent,
-            segments_sent_again: path.resent,
             layers: Some(Layers {
                 socket_tcp_ns: path.mean_ns(Segment::SocketTcp),
                 queueing_ns: path.mean_ns(Segment::Queueing),
                 application_ns: path.mean_ns(Segment::Application),
             }),
+            sums: Sums {
+                polls: bytes,
+                segments_sent: bytes + path.resent,
+                segments_sent_again: path.resent,
+                ..Sums::default()
+            },
             ..Evidence::default()
         };
-        let times = &mut evidence.times;
+        let times = &mut evidence.sums.times;
         times.add(Part::Backlog, path.sum_ns(host(Segment::SocketTcp)));
         times.add(Part::LocalQueue, path.sum_ns(host(Segment::IpDriver)));
         times.add(Part::Reader, path.sum_ns(host(Segment::Application)));
@@ -107,8 +110,8 @@ impl Evidence {
             times.add(Part::Distance, sum_ns - queue_ns);
             times.add(Part::RemoteQueue, queue_ns);
             // There and back, if both ways are alike.
-            evidence.transfers = RoundTrip::new(sum_ns, 2.0 * mean_ns, 2.0 * base_ns);
-            evidence.messages = evidence.transfers;
+            evidence.sums.transfers = RoundTrip::new(sum_ns, 2.0 * mean_ns, 2.0 * base_ns);
+            evidence.sums.messages = evidence.sums.transfers;
         }
         times.add(Part::Unexplained, path.spent_ns() - times.total());
         evidence.unseen = unseen(path);

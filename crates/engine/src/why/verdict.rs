@@ -155,7 +155,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         // What may be a cause is not called healthy, and neither is what fails.
         (None, None)
             if evidence.unexplained() >= MIN_SHARE
-                || evidence.ends_of_requests.mostly_fail()
+                || evidence.sums.ends_of_requests.mostly_fail()
                 || has_stood(evidence) =>
         {
             Outcome::NotEnough
@@ -167,7 +167,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         certainty: None,
         sentence: String::new(),
         ranked: if evidence.is_unreadable { Vec::new() } else { ranked },
-        parts: Part::ALL.map(|part| (part, evidence.times.get(part))).to_vec(),
+        parts: Part::ALL.map(|part| (part, evidence.sums.times.get(part))).to_vec(),
         facts: Vec::new(),
         common: None,
         worst: None,
@@ -182,7 +182,7 @@ pub fn decide(evidence: &Evidence) -> Verdict {
         Outcome::NoTraffic => no_traffic(&mut verdict, evidence),
         Outcome::NotEnough => not_enough(&mut verdict, evidence),
     }
-    verdict.facts.extend(evidence.ends_of_requests.facts());
+    verdict.facts.extend(evidence.sums.ends_of_requests.facts());
     verdict.facts.extend((evidence.on_several_interfaces > 0).then_some(Fact {
         what: "connections that passed several interfaces, each judged on the one that shows most",
         value: Some(Value::Count(evidence.on_several_interfaces)),
@@ -214,12 +214,12 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
         verdict.unseen.insert(0, unseen::own_queue(evidence));
     }
     if cause == Cause::Distance {
-        verdict.unseen.splice(0..0, unseen::others_queue(&evidence.messages));
+        verdict.unseen.splice(0..0, unseen::others_queue(&evidence.sums.messages));
     }
     // Loopback has no queue on a path.
     let is_near = evidence.about(cause.parts()).target.peer.is_some_and(|peer| peer.is_loopback());
     let is_arrival_hidden = cause == Cause::SlowAnswer && peer::is_arrival_hidden(evidence);
-    let is_contradicted = is_contradicted || is_near && is_arrival_hidden && evidence.answer.count == 0;
+    let is_contradicted = is_contradicted || is_near && is_arrival_hidden && evidence.sums.answer.count == 0;
     let is_arrival_hidden = is_arrival_hidden && !is_near;
     if is_arrival_hidden {
         verdict.unseen.insert(0, unseen::arrival());
@@ -273,8 +273,8 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
 /// instance, keep nobody waiting.
 fn is_rare(evidence: &Evidence, cause: Cause) -> bool {
     const RARE: f64 = 0.05;
-    let spent_ns = evidence.times.total();
-    let idle_ns = evidence.idle_ns - evidence.left_open_ns;
+    let spent_ns = evidence.sums.times.total();
+    let idle_ns = evidence.sums.idle_ns - evidence.sums.left_open_ns;
     matches!(cause, Cause::Distance | Cause::SlowApplication) && spent_ns < (spent_ns + idle_ns) * RARE
 }
 
@@ -298,16 +298,16 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.sentence = format!("No wait that has ended is long enough to count, but {owed}.");
         verdict.unseen.insert(0, unseen::owed(evidence));
     }
-    if evidence.unanswered.count > 0 {
+    if evidence.sums.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
     }
     // A capture may end while a request is under way.
-    if evidence.ends_of_requests.failed() > evidence.ends_of_requests.pending {
+    if evidence.sums.ends_of_requests.failed() > evidence.sums.ends_of_requests.pending {
         verdict.certainty = Some(Certainty::Possible);
-        verdict.sentence = evidence.ends_of_requests.sentence();
+        verdict.sentence = evidence.sums.ends_of_requests.sentence();
         verdict.unseen.insert(0, unseen::failure(evidence));
     }
-    let repaired = evidence.times.share(Part::Timeout) + evidence.times.share(Part::Loss);
+    let repaired = evidence.sums.times.share(Part::Timeout) + evidence.sums.times.share(Part::Loss);
     if repaired >= MIN_REPAIRED {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = format!(
@@ -326,7 +326,7 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.unseen.insert(0, unseen::window(evidence));
         verdict.remedies = Cause::SendBacklog.remedies(evidence);
     }
-    if evidence.times.share(Part::PeerPause) >= MIN_SHARE {
+    if evidence.sums.times.share(Part::PeerPause) >= MIN_SHARE {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = match evidence.source {
             Source::Sockets => "Nothing on this host slows these connections down: they wait for the peer's data.",
@@ -346,7 +346,7 @@ fn of_the_rest(evidence: &Evidence, held: &[Cause], first: Option<Cause>) -> Vec
         return Vec::new();
     };
     let mut rest = evidence.clone();
-    first.parts().iter().for_each(|part| rest.times.remove(*part));
+    first.parts().iter().for_each(|part| rest.sums.times.remove(*part));
     let mut next: Vec<Ranked> = Cause::ALL
         .into_iter()
         .filter(|cause| !held.contains(cause) && !cause.is_explained_by(held) && !cause.is_overflow_of(first))
@@ -360,8 +360,8 @@ fn of_the_rest(evidence: &Evidence, held: &[Cause], first: Option<Cause>) -> Vec
 
 /// Returns why there is no verdict, if the evidence does not suffice.
 fn lacks(evidence: &Evidence) -> Option<Outcome> {
-    let (active, idle) = (evidence.times.total(), evidence.idle_ns);
-    let moved = evidence.sent_bytes + evidence.received_bytes;
+    let (active, idle) = (evidence.sums.times.total(), evidence.sums.idle_ns);
+    let moved = evidence.sums.sent_bytes + evidence.sums.received_bytes;
     if moved == 0 && evidence.datagrams.is_some_and(|it| it.dropped > 0) {
         return (evidence.observed_ns < MIN_OBSERVED_NS).then_some(Outcome::NotEnough);
     }
@@ -386,8 +386,8 @@ fn lacks(evidence: &Evidence) -> Option<Outcome> {
 fn has_stood(evidence: &Evidence) -> bool {
     const MOST: f64 = 0.5;
     let under_way = [Part::Distance, Part::SlowStart, Part::Transfer, Part::RemoteQueue];
-    let has_moved = evidence.sent_bytes + evidence.received_bytes > 0;
-    evidence.source == Source::Sockets && !has_moved && evidence.times.share_of(&under_way) >= MOST
+    let has_moved = evidence.sums.sent_bytes + evidence.sums.received_bytes > 0;
+    evidence.source == Source::Sockets && !has_moved && evidence.sums.times.share_of(&under_way) >= MOST
 }
 
 /// Whether the look was too short for a verdict.
@@ -395,15 +395,15 @@ fn is_short(evidence: &Evidence) -> bool {
     match evidence.source {
         // Names and handshakes are counted by looks and searches.
         Source::Sockets => {
-            let is_polled = evidence.times.share_of(&[Part::Names, Part::SetUp]) < MAX_UNPOLLED;
-            evidence.observed_ns < MIN_OBSERVED_NS || (is_polled && evidence.polls < MIN_POLLS)
+            let is_polled = evidence.sums.times.share_of(&[Part::Names, Part::SetUp]) < MAX_UNPOLLED;
+            evidence.observed_ns < MIN_OBSERVED_NS || (is_polled && evidence.sums.polls < MIN_POLLS)
         }
         // It is what it is, and its packets have exact times.
         Source::Capture => {
-            (evidence.polls < MIN_PACKETS && evidence.unanswered_set_ups().is_none()) || evidence.observed_ns == 0
+            (evidence.sums.polls < MIN_PACKETS && evidence.unanswered_set_ups().is_none()) || evidence.observed_ns == 0
         }
         // As many bytes.
-        Source::Stamps => evidence.polls < MIN_POLLS,
+        Source::Stamps => evidence.sums.polls < MIN_POLLS,
     }
 }
 
@@ -411,7 +411,7 @@ fn is_short(evidence: &Evidence) -> bool {
 /// waits of requests are judged by those that polls found.
 fn has_enough(evidence: &Evidence, cause: Cause) -> bool {
     match evidence.source {
-        Source::Capture => evidence.polls >= MIN_PACKETS,
+        Source::Capture => evidence.sums.polls >= MIN_PACKETS,
         Source::Sockets => matches!(cause, Cause::SlowService | Cause::SlowAnswer) && !is_short(evidence),
         Source::Stamps => false,
     }

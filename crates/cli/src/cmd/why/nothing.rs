@@ -7,7 +7,7 @@ use dwell_socket::outside::{Elsewhere, OtherNamespace, Selection};
 /// Adds to evidence without a connection where there may be some.
 pub fn hint(selected: &Selection, evidence: &mut Evidence) {
     if evidence.connections > 0
-        || evidence.set_ups.count > 0
+        || evidence.sums.set_ups.count > 0
         || !evidence.unopened.is_empty()
         || evidence.datagrams.is_some()
     {

@@ -181,7 +181,7 @@ impl Replay {
         evidence.ended_ns = end_ns;
         evidence.target = Target { name: name.to_owned(), ..Target::default() };
         evidence.target = evidence.about(&Part::ALL).target;
-        let queueing_ns = evidence.queued.mean_ns().map(|ns| ns as u64);
+        let queueing_ns = evidence.sums.queued.mean_ns().map(|ns| ns as u64);
         evidence.layers = queueing_ns.map(|ns| Layers { queueing_ns: Some(ns), ..Layers::default() });
         evidence.unseen.push(Unseen {
             what: "programs, processors, disks, buffers of sockets and queues of devices: no capture has them".into(),
@@ -252,8 +252,8 @@ impl Replay {
 
     fn count(&mut self, figures: &ConnectionFigures) {
         let Some(ends) = figures.ends else { return };
-        self.began_before += u64::from(figures.began_before && figures.polls > 1);
-        self.one_way += u64::from(figures.is_one_way && figures.polls > 1);
+        self.began_before += u64::from(figures.began_before && figures.sums.polls > 1);
+        self.one_way += u64::from(figures.is_one_way && figures.sums.polls > 1);
         self.missed += figures.segments_missed;
         let key = Key { seen_from: Some(ends.src.address), ..Key::of(&ends, figures.role) };
         self.evidence.add_figures(figures, key, CountKind::Whole);

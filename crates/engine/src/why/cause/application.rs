@@ -19,19 +19,19 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let paused = evidence.times.share(Part::Application);
-    let mean = evidence.pause.mean_ns();
+    let paused = evidence.sums.times.share(Part::Application);
+    let mean = evidence.sums.pause.mean_ns();
     let mut facts = vec![
         share("application paused with nothing under way", Some(paused), "tcp_info busy_time, polls"),
         time("mean pause between two writes", mean, "polls"),
-        fact("pauses", Some(Value::Count(evidence.pause.count)), "polls"),
+        fact("pauses", Some(Value::Count(evidence.sums.pause.count)), "polls"),
     ];
     // Messages of a segment or two are no transfer, so that shorter pauses may be a pace too.
-    let is_brief = evidence.segments_sent <= 2 * evidence.pause.count;
+    let is_brief = evidence.sums.segments_sent <= 2 * evidence.sums.pause.count;
     let is_meant = may_be_meant(evidence, mean, if is_brief { BRIEF_NS } else { LONG_NS });
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     let is_long = reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
-        || reaches_by_segments(&evidence.pause, evidence.segments_sent, MIN_PAUSE_NS);
-    let holds = paused >= MIN_SHARE && is_long && evidence.pause.count >= least_count(evidence, MIN_PAUSES);
+        || reaches_by_segments(&evidence.sums.pause, evidence.sums.segments_sent, MIN_PAUSE_NS);
+    let holds = paused >= MIN_SHARE && is_long && evidence.sums.pause.count >= least_count(evidence, MIN_PAUSES);
     Assessment { share: paused, holds, facts }
 }

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// The share of the time in queues behind the socket.
 fn queues(evidence: &Evidence) -> f64 {
-    evidence.times.share_of(&[Part::LocalQueue, Part::RemoteQueue])
+    evidence.sums.times.share_of(&[Part::LocalQueue, Part::RemoteQueue])
 }
 
 /// Whether a path that takes no more shows in a queue behind the socket. Without one, bytes wait for something else.
@@ -23,7 +23,7 @@ fn is_path_full(evidence: &Evidence) -> bool {
 }
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let waited = evidence.times.share(Part::Backlog);
+    let waited = evidence.sums.times.share(Part::Backlog);
     let mean = evidence.layers.and_then(|layers| layers.socket_tcp_ns).map(|ns| ns as f64);
     let facts = vec![
         share("time in the sender's socket", Some(waited), "byte stamps"),

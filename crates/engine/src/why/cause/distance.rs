@@ -14,12 +14,12 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let under_way = evidence.times.share(Part::Distance);
-    let base = evidence.messages.base_ns();
+    let under_way = evidence.sums.times.share(Part::Distance);
+    let base = evidence.sums.messages.base_ns();
     let facts = vec![
         share("messages of one or two segments were under way", Some(under_way), "tcp_info unacked"),
         time("shortest round trip", base, "tcp_info min_rtt"),
-        time("round trip", evidence.messages.mean_ns(), "tcp_info rtt"),
+        time("round trip", evidence.sums.messages.mean_ns(), "tcp_info rtt"),
         unless(evidence.loss() > Some(0.05), share("segments sent again", evidence.loss(), "tcp_info total_retrans")),
     ];
     Assessment { share: under_way, holds: under_way >= MIN_SHARE && reaches(base, MIN_RTT_NS), facts }
@@ -27,7 +27,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     // Each connection that is opened takes a round trip or two before the first request.
-    let are_new = evidence.set_ups.count * 2 >= evidence.connections.max(1);
+    let are_new = evidence.sums.set_ups.count * 2 >= evidence.connections.max(1);
     let keep = if are_new { set_up::keep_open(evidence) } else { None };
     let others = [
         remedy(

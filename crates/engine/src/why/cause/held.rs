@@ -16,17 +16,17 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let held = evidence.times.share(Part::Held);
-    let mean = evidence.held.mean_ns();
+    let held = evidence.sums.times.share(Part::Held);
+    let mean = evidence.sums.held.mean_ns();
     let facts = vec![
         share("less than a segment waited though the windows had room", Some(held), "tcp_info notsent_bytes, unacked"),
         time("mean wait", mean, "polls"),
-        fact("waits", Some(Value::Count(evidence.held.count)), "polls"),
-        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+        fact("waits", Some(Value::Count(evidence.sums.held.count)), "polls"),
+        time("shortest round trip", evidence.sums.messages.base_ns(), "tcp_info min_rtt"),
     ];
     let is_long = reaches_by_turns(evidence, mean, MIN_WAIT_NS)
-        || reaches_by_segments(&evidence.held, evidence.segments_sent, MIN_WAIT_NS);
-    let holds = held >= MIN_SHARE && is_long && evidence.held.count >= least_count(evidence, MIN_WAITS);
+        || reaches_by_segments(&evidence.sums.held, evidence.sums.segments_sent, MIN_WAIT_NS);
+    let holds = held >= MIN_SHARE && is_long && evidence.sums.held.count >= least_count(evidence, MIN_WAITS);
     Assessment { share: held, holds, facts }
 }
 

@@ -14,12 +14,12 @@ pub(super) const RULE: Rule = Rule {
 
 fn assess(evidence: &Evidence) -> Assessment {
     let queued = evidence.layers.and_then(|layers| layers.queueing_ns).map(|ns| ns as f64);
-    let in_queue = evidence.times.share(Part::LocalQueue);
+    let in_queue = evidence.sums.times.share(Part::LocalQueue);
     let facts = vec![
         share("time in the queue of the device", Some(in_queue), "byte stamps, tcp_info rtt"),
         time("mean wait in the queueing discipline", queued, "byte stamps"),
-        time("round trip under load", evidence.transfers.mean_ns(), "tcp_info rtt"),
-        time("shortest round trip", evidence.transfers.base_ns(), "tcp_info min_rtt"),
+        time("round trip under load", evidence.sums.transfers.mean_ns(), "tcp_info rtt"),
+        time("shortest round trip", evidence.sums.transfers.base_ns(), "tcp_info min_rtt"),
     ];
     Assessment { share: in_queue, holds: in_queue >= MIN_SHARE && reaches(queued, MIN_QUEUE_NS), facts }
 }

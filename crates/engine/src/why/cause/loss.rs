@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let times = &evidence.times;
+    let times = &evidence.sums.times;
     let (repair, transfer, queue) =
         (times.share(Part::Loss), times.share(Part::Transfer), times.share(Part::RemoteQueue));
     let is_overflow = queue > (repair + transfer + queue) * MAX_QUEUE;

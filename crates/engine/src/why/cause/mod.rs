@@ -305,13 +305,13 @@ impl Turns<'_> {
     /// The waits for this host.
     pub(super) fn served(evidence: &Evidence) -> Turns<'_> {
         let (role, answers) = (Role::Server, evidence.answered_polls[0]);
-        Turns { part: Part::Service, role, waits: &evidence.service, answers }
+        Turns { part: Part::Service, role, waits: &evidence.sums.service, answers }
     }
 
     /// The waits for peers.
     pub(super) fn awaited(evidence: &Evidence) -> Turns<'_> {
         let (role, answers) = (Role::Client, evidence.answered_polls[1]);
-        Turns { part: Part::Answer, role, waits: &evidence.answer, answers }
+        Turns { part: Part::Answer, role, waits: &evidence.sums.answer, answers }
     }
 
     /// Whether polls saw any.
@@ -336,8 +336,8 @@ impl Turns<'_> {
         let own_ns = |group: &&Group| group.times.get(self.part);
         let is_of = |group: &&Group| group.key.role == self.role && group.answered_polls > 0;
         let most = evidence.groups.iter().filter(is_of).max_by(|a, b| own_ns(a).total_cmp(&own_ns(b)));
-        let most = most.filter(|group| own_ns(group) * 2.0 >= evidence.times.get(self.part));
-        let all_ns = mean_ns(&evidence.times, self.answers);
+        let most = most.filter(|group| own_ns(group) * 2.0 >= evidence.sums.times.get(self.part));
+        let all_ns = mean_ns(&evidence.sums.times, self.answers);
         most.map_or(all_ns, |group| all_ns.max(mean_ns(&group.times, group.answered_polls)))
     }
 
@@ -360,11 +360,11 @@ impl Turns<'_> {
     /// Whether they are enough of the time in which somebody waited. What is unknown between two polls counts as what is
     /// known, if that is not next to nothing of it.
     fn have_their_share(&self, evidence: &Evidence) -> bool {
-        let (own_ns, all_ns) = (evidence.times.get(self.part), evidence.times.total());
+        let (own_ns, all_ns) = (evidence.sums.times.get(self.part), evidence.sums.times.total());
         let is_known = evidence.source == Source::Sockets
             && self.waits.count >= FEW_WAITS
             && self.waits.count * Turns::ONE_IN >= self.answers;
-        let unknown_ns = if is_known { evidence.times.get(Part::Unexplained) } else { 0.0 };
+        let unknown_ns = if is_known { evidence.sums.times.get(Part::Unexplained) } else { 0.0 };
         own_ns > 0.0 && own_ns >= (all_ns - unknown_ns) * MIN_SHARE
     }
 }
@@ -373,7 +373,7 @@ impl Turns<'_> {
 fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
     const MANY: u64 = 2;
     let what = "pauses after which the same end went on, so that not all that followed were answers";
-    let (pauses, answers) = (evidence.pause.count.max(evidence.went_on), answers.count);
+    let (pauses, answers) = (evidence.sums.pause.count.max(evidence.sums.went_on), answers.count);
     (pauses > 0 && pauses * MANY >= answers).then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls")))
 }
 
@@ -489,7 +489,7 @@ fn process_facts_of(evidence: &Evidence, are_waits_against: bool) -> Vec<Fact> {
 
 /// Assesses a program that is slow for the reason that `is_why` confirms: one of the causes that lie in it must hold.
 fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment {
-    let waited = evidence.times.share_of(parts);
+    let waited = evidence.sums.times.share_of(parts);
     let mut facts = vec![share("the program neither read, answered nor wrote", Some(waited), "sock_diag, polls")];
     // Looks are samples: another one may find the other one to be longer.
     let is_either = |it: Process| it.disk >= disk::MIN_DISK && it.waiting_thread >= starved::MIN_WAITING;

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let waited = evidence.times.share(Part::Names);
+    let waited = evidence.sums.times.share(Part::Names);
     let mean = evidence.names.mean_ns();
     let mut facts = vec![
         share("names were being looked up", Some(waited), "sock_diag, looks"),
@@ -23,7 +23,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     ];
     if evidence.open_names > 0 {
         // A program that exchanges data meanwhile may only keep its socket for later questions.
-        let is_busy = evidence.source == Source::Sockets && evidence.sent_bytes + evidence.received_bytes > 0;
+        let is_busy = evidence.source == Source::Sockets && evidence.sums.sent_bytes + evidence.sums.received_bytes > 0;
         let open = fact("of them without an answer at the end", Some(Value::Count(evidence.open_names)), "looks");
         facts.push(unless(is_busy, open));
     }

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let held = evidence.times.share(Part::Pacing);
+    let held = evidence.sums.times.share(Part::Pacing);
     let wait = evidence.send_buffer.mean_ns().map(|ns| ns as f64);
     let facts = vec![
         share(
@@ -21,7 +21,7 @@ fn assess(evidence: &Evidence) -> Assessment {
         ),
         fact(
             "per second are the lowest limit that was set",
-            evidence.unsent.limit.map(Value::Bytes),
+            evidence.sums.unsent.limit.map(Value::Bytes),
             "tcp_info max_pacing_rate",
         ),
         time("mean wait in the send buffer", wait, "byte counts"),

@@ -14,12 +14,12 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let in_queue = evidence.times.share(Part::RemoteQueue);
+    let in_queue = evidence.sums.times.share(Part::RemoteQueue);
     let queue = evidence.queue_ns();
     let facts = vec![
         share("round trips beyond the shortest, under load", Some(in_queue), "tcp_info rtt, min_rtt"),
-        time("round trip under load", evidence.transfers.mean_ns(), "tcp_info rtt"),
-        time("shortest round trip", evidence.transfers.base_ns(), "tcp_info min_rtt"),
+        time("round trip under load", evidence.sums.transfers.mean_ns(), "tcp_info rtt"),
+        time("shortest round trip", evidence.sums.transfers.base_ns(), "tcp_info min_rtt"),
         time(
             "mean wait in the queue of this host's device",
             evidence.layers.and_then(|layers| layers.queueing_ns).map(|ns| ns as f64),

@@ -13,27 +13,28 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let waited = evidence.times.share(Part::Answer);
+    let waited = evidence.sums.times.share(Part::Answer);
     // An answer that carries the acknowledgement of its request makes the round trip of TCP longer by the wait.
-    let carried = evidence.messages.mean_ns().zip(evidence.messages.base_ns()).map(|(mean, base)| mean - base);
+    let carried =
+        evidence.sums.messages.mean_ns().zip(evidence.sums.messages.base_ns()).map(|(mean, base)| mean - base);
     let mut facts = vec![
         share("an answer was due", Some(waited), "tcp_info byte counts, polls"),
-        time("mean wait after the request was acknowledged", evidence.answer.mean_ns(), "polls"),
+        time("mean wait after the request was acknowledged", evidence.sums.answer.mean_ns(), "polls"),
         time("round trips of requests beyond the shortest", carried, "tcp_info rtt, min_rtt"),
-        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+        time("shortest round trip", evidence.sums.messages.base_ns(), "tcp_info min_rtt"),
     ];
     // Acknowledgements that come with the answers leave no wait to measure.
     facts.retain(|fact| fact.value.is_some());
     let turns = Turns::awaited(evidence);
     facts.extend(turns.over_all(evidence));
-    facts.extend(both_ways(evidence, &evidence.answer));
+    facts.extend(both_ways(evidence, &evidence.sums.answer));
     let is_short = turns.are_shorter(evidence, MIN_ANSWER_NS);
     // The kernel's round trips are as long as they are, however far apart polls are; but these find those that are long.
     let requests = evidence.asked_segments.min(evidence.awaited_segments) as f64;
-    let is_short_by_segments = evidence.times.sum(&[Part::Answer, Part::Unexplained]) < requests * MIN_ANSWER_NS;
+    let is_short_by_segments = evidence.sums.times.sum(&[Part::Answer, Part::Unexplained]) < requests * MIN_ANSWER_NS;
     let is_long = reaches(carried, MIN_ANSWER_NS) && !is_short && !is_short_by_segments
-        || reaches_by_turns(evidence, evidence.answer.mean_ns(), MIN_ANSWER_NS)
-        || reaches_by_segments(&evidence.answer, evidence.awaited_segments, MIN_ANSWER_NS);
+        || reaches_by_turns(evidence, evidence.sums.answer.mean_ns(), MIN_ANSWER_NS)
+        || reaches_by_segments(&evidence.sums.answer, evidence.awaited_segments, MIN_ANSWER_NS);
     let is_short = turns.are_mostly_unseen() && is_short;
     Assessment { share: waited, holds: turns.have_their_share(evidence) && is_long && !is_short, facts }
 }
@@ -42,15 +43,15 @@ fn assess(evidence: &Evidence) -> Assessment {
 /// acknowledges with the answer what it answers before its delayed ACK, some 40 ms.
 pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
     matches!(evidence.source, Source::Sockets | Source::Capture)
-        && (evidence.answer.sum_ns as f64) * 2.0 < evidence.times.get(Part::Answer)
+        && (evidence.sums.answer.sum_ns as f64) * 2.0 < evidence.sums.times.get(Part::Answer)
 }
 
 /// Whether the peer may take its time on purpose: its answers take long, and this host serves too few requests for these to be
 /// what waits for them.
 pub fn may_take_its_time(evidence: &Evidence) -> bool {
     evidence.source == Source::Sockets
-        && reaches(evidence.answer.mean_ns(), LONG_NS)
-        && evidence.service.count * 2 < evidence.answer.count.max(1)
+        && reaches(evidence.sums.answer.mean_ns(), LONG_NS)
+        && evidence.sums.service.count * 2 < evidence.sums.answer.count.max(1)
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let waited = evidence.times.share(Part::Reader);
+    let waited = evidence.sums.times.share(Part::Reader);
     let stamped = evidence.layers.and_then(|layers| layers.application_ns).map(|ns| ns as f64);
     let counted = evidence.receive_buffer.mean_ns().map(|ns| ns as f64);
     // Nobody may have read at all.
@@ -26,11 +26,11 @@ fn assess(evidence: &Evidence) -> Assessment {
     if stamped.is_some() {
         facts.push(time("mean wait of stamped bytes to be read", stamped, "byte stamps"));
     }
-    let stops = &evidence.reading_stops;
+    let stops = &evidence.sums.reading_stops;
     facts.extend(stops.mean_ns().map(|ns| time("mean of longer times in which nothing was read", Some(ns), "polls")));
     facts.extend(process_facts(evidence));
     // Most bytes may have been read at once, and some were waited for.
-    let stopped = stops.sum_ns as f64 / evidence.times.total().max(1.0);
+    let stopped = stops.sum_ns as f64 / evidence.sums.times.total().max(1.0);
     let stops_long = stopped >= MIN_SHARE && reaches_by_polls(evidence, stops.mean_ns(), MIN_WAIT_NS);
     let is_long = match stamped {
         // However far apart polls are.

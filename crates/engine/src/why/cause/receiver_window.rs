@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let limited = evidence.times.share(Part::ReceiverWindow);
+    let limited = evidence.sums.times.share(Part::ReceiverWindow);
     let facts = vec![
         share("sending was limited by the peer's window", Some(limited), "tcp_info rwnd_limited"),
         share("the window had no room for a segment", closed(evidence), "tcp_info snd_wnd"),
@@ -29,7 +29,7 @@ fn assess(evidence: &Evidence) -> Assessment {
 }
 
 fn closed(evidence: &Evidence) -> Option<f64> {
-    (evidence.busy_polls > 0).then(|| evidence.closed_polls as f64 / evidence.busy_polls as f64)
+    (evidence.sums.busy_polls > 0).then(|| evidence.sums.closed_polls as f64 / evidence.sums.busy_polls as f64)
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -25,7 +25,7 @@ pub(super) fn is_overtaking(evidence: &Evidence) -> bool {
 }
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let times = &evidence.times;
+    let times = &evidence.sums.times;
     let explained = times.share_of(RULE.parts);
     let facts = vec![
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),

@@ -16,8 +16,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let limited = evidence.times.share(Part::SendBuffer);
-    let round_trip = evidence.transfers.mean_ns().or(evidence.messages.mean_ns());
+    let limited = evidence.sums.times.share(Part::SendBuffer);
+    let round_trip = evidence.sums.transfers.mean_ns().or(evidence.sums.messages.mean_ns());
     let facts = vec![
         share("sending was limited by the send buffer", Some(limited), "tcp_info sndbuf_limited"),
         time("round trip", round_trip, "tcp_info rtt"),

@@ -17,28 +17,28 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let opening = evidence.times.share(Part::SetUp);
-    let mean = evidence.set_ups.mean_ns();
+    let opening = evidence.sums.times.share(Part::SetUp);
+    let mean = evidence.sums.set_ups.mean_ns();
     let mut facts = vec![share("connections were being opened", Some(opening), "sock_diag state, polls")];
     let unanswered = unanswered(evidence);
-    let are_times_known = unanswered.is_empty() || evidence.set_ups.count > 0;
+    let are_times_known = unanswered.is_empty() || evidence.sums.set_ups.count > 0;
     facts.extend(unanswered);
     if are_times_known {
         facts.extend([
             time("mean time to open one", mean, "polls"),
-            time("longest", Some(evidence.set_ups.longest_ns as f64), "polls"),
+            time("longest", Some(evidence.sums.set_ups.longest_ns as f64), "polls"),
             unless(
                 evidence.groups.is_empty() && evidence.dead_server().is_some(),
-                fact("connections opened", Some(Value::Count(evidence.set_ups.count)), "polls"),
+                fact("connections opened", Some(Value::Count(evidence.sums.set_ups.count)), "polls"),
             ),
         ]);
     }
     facts.extend([
-        fact("first packets sent again", Some(Value::Count(evidence.set_up_retries)), "tcp_info total_retrans"),
-        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+        fact("first packets sent again", Some(Value::Count(evidence.sums.set_up_retries)), "tcp_info total_retrans"),
+        time("shortest round trip", evidence.sums.messages.base_ns(), "tcp_info min_rtt"),
     ]);
     facts.extend(failed_attempts(evidence));
-    let secured = evidence.secured.mean_ns();
+    let secured = evidence.sums.secured.mean_ns();
     facts
         .extend(secured.map(|ns| time("mean wait for the first answer in TLS's handshake", Some(ns), "polls, labels")));
     facts.extend(searches_apart(evidence));
@@ -53,14 +53,14 @@ fn assess(evidence: &Evidence) -> Assessment {
 /// Whether a capture shows hardly more requests than connections that were opened, to a peer that is not far away, where that is the
 /// cause.
 fn is_for_each_request(evidence: &Evidence) -> bool {
-    let (opened, answered) = (evidence.set_ups.count, evidence.ends_of_requests.answered);
-    let is_far = reaches(evidence.messages.base_ns(), distance::MIN_RTT_NS);
+    let (opened, answered) = (evidence.sums.set_ups.count, evidence.sums.ends_of_requests.answered);
+    let is_far = reaches(evidence.sums.messages.base_ns(), distance::MIN_RTT_NS);
     opened >= MANY && answered > 0 && answered * 2 <= opened * 3 && !is_far
 }
 
 /// The time to open connections, and how close it was looked at, where nothing is slow.
 pub fn waits(evidence: &Evidence) -> impl Iterator<Item = Fact> {
-    let mean = time("mean time to open a connection", evidence.set_ups.mean_ns(), "polls");
+    let mean = time("mean time to open a connection", evidence.sums.set_ups.mean_ns(), "polls");
     std::iter::once(mean).chain(searches_apart(evidence))
 }
 
@@ -95,7 +95,7 @@ fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let reach =
         remedy(format!("mtr --tcp --port {port} -rwc 20 {peer}"), "shows where on the path packets are lost or slow");
     let mut remedies = vec![full, reach];
-    let at = if evidence.set_up_retries == 0 { 0 } else { remedies.len() };
+    let at = if evidence.sums.set_up_retries == 0 { 0 } else { remedies.len() };
     remedies.splice(at..at, keep_open(evidence));
     remedies
 }
@@ -112,7 +112,7 @@ pub(super) fn full_queue(evidence: &Evidence) -> Remedy {
 /// What saves the round trips of handshakes, at the client that opens them.
 pub(super) fn keep_open(evidence: &Evidence) -> Option<Remedy> {
     let (peer, port) = (peer_in_brackets(evidence), port_number(evidence));
-    let is_secured = evidence.secured.count > 0 || evidence.target.port == Some(443);
+    let is_secured = evidence.sums.secured.count > 0 || evidence.target.port == Some(443);
     let scheme = if is_secured { "https" } else { "http" };
     (evidence.target.role != Some(Role::Server)).then(|| {
         remedy(

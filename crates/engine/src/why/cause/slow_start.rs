@@ -17,19 +17,19 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let starting = evidence.times.share(Part::SlowStart);
-    let base = evidence.transfers.base_ns();
+    let starting = evidence.sums.times.share(Part::SlowStart);
+    let base = evidence.sums.transfers.base_ns();
     let facts = vec![
         share("the congestion window after a pause limited sending", Some(starting), "tcp_info cwnd, unacked"),
         fact(
             "bursts that began with a smaller window than before",
-            Some(Value::Count(evidence.slow_starts.count)),
+            Some(Value::Count(evidence.sums.slow_starts.count)),
             "polls",
         ),
-        time("mean time until the window had grown", evidence.slow_starts.mean_ns(), "polls"),
+        time("mean time until the window had grown", evidence.sums.slow_starts.mean_ns(), "polls"),
         time("shortest round trip", base, "tcp_info min_rtt"),
     ];
-    let holds = starting >= MIN_STARTING && reaches(base, MIN_RTT_NS) && evidence.slow_starts.count >= MIN_BURSTS;
+    let holds = starting >= MIN_STARTING && reaches(base, MIN_RTT_NS) && evidence.sums.slow_starts.count >= MIN_BURSTS;
     Assessment { share: starting, holds, facts }
 }
 

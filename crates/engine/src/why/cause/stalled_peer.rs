@@ -14,13 +14,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let repaired = evidence.times.share_of(RULE.parts);
+    let repaired = evidence.sums.times.share_of(RULE.parts);
     // A single interruption of a long look is a loss that was repaired late.
-    let is_long = evidence.stalled_ns as f64 >= (evidence.observed_ns as f64 * MIN_SHARE).max(MIN_STALL_NS as f64);
+    let is_long = evidence.sums.stalled_ns as f64 >= (evidence.observed_ns as f64 * MIN_SHARE).max(MIN_STALL_NS as f64);
     let mut facts = vec![
         time(
             "longest time without any acknowledgement",
-            Some(evidence.stalled_ns as f64),
+            Some(evidence.sums.stalled_ns as f64),
             "tcp_info bytes_acked, polls",
         ),
         share("data waited to be sent again", Some(repaired), "tcp_info ca_state, total_retrans"),
@@ -40,13 +40,13 @@ fn assess(evidence: &Evidence) -> Assessment {
 
 /// Whether the server may accept connections too late: it takes nothing on new ones, and answers others.
 fn is_queue_full(evidence: &Evidence) -> bool {
-    evidence.untaken > 0 && evidence.received_bytes > 0
+    evidence.untaken > 0 && evidence.sums.received_bytes > 0
 }
 
 /// Whether the data has not even left this host, because something on it drops the packets.
 pub fn is_stuck(evidence: &Evidence) -> bool {
     // The longest interruption is one of these.
-    evidence.stuck > 0 && evidence.stuck_ns == evidence.stalled_ns
+    evidence.stuck > 0 && evidence.sums.stuck_ns == evidence.sums.stalled_ns
 }
 
 /// Who drops packets before they leave this host.

@@ -16,19 +16,19 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let waited = evidence.times.share(Part::Timeout);
-    let mean = evidence.timeouts.mean_ns();
+    let waited = evidence.sums.times.share(Part::Timeout);
+    let mean = evidence.sums.timeouts.mean_ns();
     let facts = vec![
         share("lost messages waited for a timeout", Some(waited), "tcp_info total_retrans, polls"),
         time("mean wait until a message was sent again", mean, "polls"),
-        time("longest", Some(evidence.timeouts.longest_ns as f64), "polls"),
-        fact("timeouts", Some(Value::Count(evidence.timeouts.count)), "polls"),
+        time("longest", Some(evidence.sums.timeouts.longest_ns as f64), "polls"),
+        fact("timeouts", Some(Value::Count(evidence.sums.timeouts.count)), "polls"),
         share("segments sent again", evidence.loss(), "tcp_info total_retrans"),
-        time("shortest round trip", evidence.messages.base_ns(), "tcp_info min_rtt"),
+        time("shortest round trip", evidence.sums.messages.base_ns(), "tcp_info min_rtt"),
     ];
     let holds = waited >= MIN_SHARE
         && reaches_by_polls(evidence, mean, MIN_WAIT_NS)
-        && evidence.timeouts.count >= least_count(evidence, MIN_TIMEOUTS);
+        && evidence.sums.timeouts.count >= least_count(evidence, MIN_TIMEOUTS);
     Assessment { share: waited, holds, facts }
 }
 

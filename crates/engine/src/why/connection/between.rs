@@ -171,12 +171,12 @@ impl Connection {
         match (was_asked, self.is_unsure) {
             (true, _) => self.quiet.add(part, before_ns as f64),
             (_, true) => self.quiet.add(Part::Unexplained, before_ns as f64),
-            _ => self.figures.idle_ns += before_ns as f64,
+            _ => self.figures.sums.idle_ns += before_ns as f64,
         }
         let rest_ns = (until_ns - waited_ns) as f64;
         match self.is_unsure && !is_known && self.passed.count == 0 {
             true => self.quiet.add(Part::Unexplained, rest_ns),
-            false => self.figures.idle_ns += rest_ns,
+            false => self.figures.sums.idle_ns += rest_ns,
         }
     }
 
@@ -186,7 +186,7 @@ impl Connection {
         match (now.info.unacked, unread(now)) {
             (0, 0) => self.silence_ns += since_ns,
             (0, _) if self.figures.role == Role::Server && self.speaker == Side::Peer => self.unread_ns += since_ns,
-            _ => self.figures.idle_ns += since_ns as f64,
+            _ => self.figures.sums.idle_ns += since_ns as f64,
         }
     }
 
@@ -197,7 +197,7 @@ impl Connection {
         let has_ended = now.info.bytes_acked > before.info.bytes_acked && before.info.unacked <= MESSAGE_SEGMENTS;
         if dt_ns >= FAR_NS && has_ended && self.held_since_ns.take().is_some() {
             let so_far_ns = u64::from(before.info.last_data_sent_ms) * 1_000_000;
-            self.figures.held.add(so_far_ns + so_far_ns.min(dt_ns));
+            self.figures.sums.held.add(so_far_ns + so_far_ns.min(dt_ns));
         }
     }
 }

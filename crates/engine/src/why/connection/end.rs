@@ -1,7 +1,7 @@
 //! What the polls of a connection come to, and what its last silence was.
 
 use super::{
-    CLOSE_WAIT, Connection, ConnectionFigures, FEW_ROUND_TRIPS, LONGEST_REQUEST, Part, Role, Side, TcpInfo, Times,
+    CLOSE_WAIT, Connection, ConnectionFigures, FEW_ROUND_TRIPS, LONGEST_REQUEST, Part, Role, Side, Sums, TcpInfo, Times,
 };
 
 impl Connection {
@@ -18,7 +18,7 @@ impl Connection {
         let spent = std::mem::take(&mut this.since_progress);
         this.under_way.plus(&spent);
         for (since_ns, waits) in
-            [(this.held_since_ns, &mut this.figures.held), (this.corked_since_ns, &mut this.figures.pause)]
+            [(this.held_since_ns, &mut this.figures.sums.held), (this.corked_since_ns, &mut this.figures.sums.pause)]
         {
             since_ns.into_iter().for_each(|since_ns| waits.add(this.last.time_ns.saturating_sub(since_ns)));
         }
@@ -40,7 +40,7 @@ impl Connection {
         let busy = us(|info| info.busy_us).unwrap_or(this.under_way.total()).min(observed);
         let window = us(|info| info.receiver_limited_us).unwrap_or(0.0).min(busy);
         let buffer = us(|info| info.buffer_limited_us).unwrap_or(0.0).min(busy - window);
-        let (mut times, mut idle_ns) = (Times::default(), this.figures.idle_ns);
+        let (mut times, mut idle_ns) = (Times::default(), this.figures.sums.idle_ns);
         times.add(Part::ReceiverWindow, window);
         times.add(Part::SendBuffer, buffer);
         spread(&this.under_way, busy - window - buffer, &mut times, &mut late_ns);
@@ -49,25 +49,28 @@ impl Connection {
         let totals = *self.meter.totals();
         if takes_few_round_trips(&this.figures, &times) && count(|info| Some(info.retransmissions.into())) == 0 {
             times.shift(Part::Transfer, Part::Distance, f64::INFINITY);
-            let transfers = std::mem::take(&mut this.figures.transfers);
-            this.figures.messages.plus(&transfers);
+            let transfers = std::mem::take(&mut this.figures.sums.transfers);
+            this.figures.sums.messages.plus(&transfers);
         }
         ConnectionFigures {
             uses_bbr: last.uses_bbr,
             is_untaken: this.figures.role == Role::Client
                 && (last.unacked > 0 && last.retransmissions > 0 && last.bytes_acked.is_some_and(|acked| acked <= 1)),
-            times,
-            idle_ns: idle_ns + late_ns,
-            polled_ns: observed,
             totals,
-            sent_bytes: totals.acked_bytes,
-            received_bytes: totals.received_bytes,
-            segments_sent: count(|info| info.data_segments_out.map(u64::from)),
-            segments_sent_again: count(|info| Some(info.retransmissions.into())),
-            segments_received: count(|info| info.data_segments_in.map(u64::from)),
-            segments_out_of_order: count(|info| info.out_of_order.map(u64::from)),
-            segments_sent_needlessly: count(|info| info.needless.map(u64::from)),
-            overtaken: count(|info| info.reorderings.map(u64::from)),
+            sums: Sums {
+                times,
+                idle_ns: idle_ns + late_ns,
+                polled_ns: observed,
+                sent_bytes: totals.acked_bytes,
+                received_bytes: totals.received_bytes,
+                segments_sent: count(|info| info.data_segments_out.map(u64::from)),
+                segments_sent_again: count(|info| Some(info.retransmissions.into())),
+                segments_received: count(|info| info.data_segments_in.map(u64::from)),
+                segments_out_of_order: count(|info| info.out_of_order.map(u64::from)),
+                segments_sent_needlessly: count(|info| info.needless.map(u64::from)),
+                overtaken: count(|info| info.reorderings.map(u64::from)),
+                ..this.figures.sums
+            },
             ..this.figures
         }
     }
@@ -100,14 +103,14 @@ impl Connection {
     /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
         let is_asked = self.is_asked();
-        let (served, answered) = (self.figures.service.count, self.figures.answer.count);
+        let (served, answered) = (self.figures.sums.service.count, self.figures.sums.answer.count);
         let answers = self.figures.answers;
         match (self.speaker, self.figures.role) {
             (Side::Peer, Role::Server) if is_asked && served > 0 => self.break_silence(Side::Local),
             (Side::Local, Role::Client) if is_asked && answered > 0 => self.break_silence(Side::Peer),
             (speaker, role) => {
                 let ns = std::mem::take(&mut self.silence_ns);
-                self.figures.idle_ns += ns as f64;
+                self.figures.sums.idle_ns += ns as f64;
                 self.quiet.add(Part::Reader, std::mem::take(&mut self.unread_ns) as f64);
                 let (since_ms, client) = match role {
                     Role::Client => (self.last.info.last_data_sent_ms, Side::Local),
@@ -115,14 +118,14 @@ impl Connection {
                 };
                 if speaker == client && ns > 0 && self.has_asked() {
                     let waited_ns = ns.max(u64::from(since_ms) * 1_000_000);
-                    self.figures.unanswered.add(waited_ns);
+                    self.figures.sums.unanswered.add(waited_ns);
                     if (1..=LONGEST_REQUEST).contains(&self.asked_bytes) && !self.goes_on {
-                        self.figures.owed.add(waited_ns);
+                        self.figures.sums.owed.add(waited_ns);
                     }
                 }
             }
         }
-        (self.figures.service.count, self.figures.answer.count) = (served, answered);
+        (self.figures.sums.service.count, self.figures.sums.answer.count) = (served, answered);
         self.figures.answers.count_as(&answers);
     }
 }
@@ -130,7 +133,7 @@ impl Connection {
 /// Whether messages of more than two segments, each of which follows one of the peer, take a round trip or two each, so that the
 /// distance is their limit.
 fn takes_few_round_trips(figures: &ConnectionFigures, times: &Times) -> bool {
-    let base_ns = figures.transfers.base_ns().unwrap_or(0.0);
+    let base_ns = figures.sums.transfers.base_ns().unwrap_or(0.0);
     figures.turns > 1 && times.get(Part::Transfer) <= figures.turns as f64 * FEW_ROUND_TRIPS * base_ns
 }
 

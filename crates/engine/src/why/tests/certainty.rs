@@ -5,26 +5,26 @@ use super::*;
 #[test]
 fn heartbeats_on_idle_connections_are_not_surely_slowed_down_by_the_distance() {
     let mut far = evidence(&[(Part::Distance, 0.03)]);
-    far.messages = RoundTrip::new(1e9, 36.0 * MS, 35.0 * MS);
+    far.sums.messages = RoundTrip::new(1e9, 36.0 * MS, 35.0 * MS);
     assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Sure)));
-    far.idle_ns = 9.7e9;
+    far.sums.idle_ns = 9.7e9;
     assert_eq!((cause(&far), decide(&far).certainty), (Some(Cause::Distance), Some(Certainty::Possible)));
 }
 
 #[test]
 fn a_program_that_sends_at_a_pace_and_does_nothing_else_may_do_so_on_purpose() {
     let mut paced = evidence(&[(Part::Application, 0.9), (Part::Transfer, 0.1)]);
-    (paced.pause, paced.process) = (silences(20, 450), Some(Process::default()));
+    (paced.sums.pause, paced.process) = (silences(20, 450), Some(Process::default()));
     assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
     paced.process = Some(Process { busiest_thread: 0.9, ..Process::default() });
     assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
     // Fifty events per second, of a segment each.
-    (paced.pause, paced.segments_sent) = (silences(450, 20), 450);
+    (paced.sums.pause, paced.sums.segments_sent) = (silences(450, 20), 450);
     assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
     paced.process = Some(Process::default());
     assert_eq!((cause(&paced), decide(&paced).certainty), (Some(Cause::SlowApplication), Some(Certainty::Possible)));
     // What goes on from segment to segment is a transfer.
-    paced.segments_sent = 9_000;
+    paced.sums.segments_sent = 9_000;
     assert_eq!(decide(&paced).certainty, Some(Certainty::Sure));
 }
 
@@ -32,10 +32,10 @@ fn a_program_that_sends_at_a_pace_and_does_nothing_else_may_do_so_on_purpose() {
 fn ends_that_do_not_take_turns_may_not_answer_each_other() {
     for (part, role) in [(Part::Answer, Role::Client), (Part::Service, Role::Server)] {
         let mut chat = evidence(&[(part, 0.8), (Part::Transfer, 0.2)]);
-        let answers = if role == Role::Client { &mut chat.answer } else { &mut chat.service };
+        let answers = if role == Role::Client { &mut chat.sums.answer } else { &mut chat.sums.service };
         *answers = silences(100, 40);
         assert_eq!(decide(&chat).certainty, Some(Certainty::Sure));
-        chat.pause = silences(60, 100);
+        chat.sums.pause = silences(60, 100);
         assert_eq!(decide(&chat).certainty, Some(Certainty::Possible), "{role:?}");
     }
     // At random times, ten times per second each.
@@ -82,7 +82,7 @@ fn a_server_that_answers_others_and_takes_nothing_of_new_connections_may_not_acc
 #[test]
 fn a_few_long_waits_for_what_was_lost_are_no_cause_and_are_not_called_healthy_for_sure() {
     let mut lossy = evidence(&[(Part::Transfer, 0.8), (Part::Timeout, 0.2)]);
-    (lossy.timeouts, lossy.segments_sent_again) = (silences(9, 200), 20);
+    (lossy.sums.timeouts, lossy.sums.segments_sent_again) = (silences(9, 200), 20);
     let verdict = decide(&lossy);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
     assert!(verdict.sentence.ends_with("packets were lost: 20 % of the time."), "{}", verdict.sentence);
@@ -110,7 +110,7 @@ fn nothing_is_called_healthy_for_sure_where_looks_were_too_far_apart_or_no_conne
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
     assert!(verdict.sentence.starts_with("No TCP connection of the target was seen"), "{}", verdict.sentence);
     let mut opened = evidence(&[(Part::SetUp, 0.9), (Part::Transfer, 0.1)]);
-    (opened.set_ups, opened.search_interval_ns) = (silences(100, 40), 25.0 * MS);
+    (opened.sums.set_ups, opened.search_interval_ns) = (silences(100, 40), 25.0 * MS);
     assert_eq!(decide(&opened).certainty, Some(Certainty::Possible));
 }
 
@@ -130,14 +130,13 @@ fn a_target_none_of_whose_connections_was_seen_may_have_had_short_ones() {
 
 #[test]
 fn an_answer_that_takes_long_may_do_so_on_purpose_unless_a_request_waits_for_it() {
-    let mut consumer =
-        Evidence { answer: silences(14, 700), ..evidence(&[(Part::Answer, 0.95), (Part::Transfer, 0.05)]) };
+    let mut consumer = with(&[(Part::Answer, 0.95), (Part::Transfer, 0.05)], |sums| sums.answer = silences(14, 700));
     let verdict = decide(&consumer);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowAnswer), Some(Certainty::Likely)));
     assert!(verdict.unseen[0].what.contains("on purpose"), "{:?}", verdict.unseen);
-    consumer.service = silences(14, 2);
+    consumer.sums.service = silences(14, 2);
     assert_eq!(decide(&consumer).certainty, Some(Certainty::Sure));
-    (consumer.service, consumer.answer) = (Silences::default(), silences(200, 30));
+    (consumer.sums.service, consumer.sums.answer) = (Silences::default(), silences(200, 30));
     assert_eq!(decide(&consumer).certainty, Some(Certainty::Sure));
 }
 
@@ -146,8 +145,8 @@ fn a_process_that_is_stopped_does_nothing_on_purpose_and_is_let_go_on() {
     for part in [Part::Reader, Part::Service, Part::Application] {
         let mut stopped = evidence(&[(part, 0.9), (Part::Transfer, 0.1)]);
         match part {
-            Part::Service => (stopped.service, stopped.unread) = (silences(4, 600), silences(4, 600)),
-            _ => stopped.pause = silences(4, 600),
+            Part::Service => (stopped.sums.service, stopped.sums.unread) = (silences(4, 600), silences(4, 600)),
+            _ => stopped.sums.pause = silences(4, 600),
         }
         stopped.target.pid = Some(7);
         stopped.process = Some(Process { stopped: 1.0, ..Process::default() });
@@ -161,7 +160,7 @@ fn a_process_that_is_stopped_does_nothing_on_purpose_and_is_let_go_on() {
 
 #[test]
 fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
-    let mut evidence = Evidence { service: silences(40, 200), ..evidence(&[(Part::Service, 1.0)]) };
+    let mut evidence = with(&[(Part::Service, 1.0)], |sums| sums.service = silences(40, 200));
     let certainty = |evidence: &Evidence| decide(evidence).certainty;
     assert_eq!(certainty(&evidence), Some(Certainty::Sure));
     evidence.process = Some(Process::default());
@@ -178,7 +177,7 @@ fn a_service_that_takes_long_and_does_nothing_may_do_so_on_purpose() {
 #[test]
 fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
     let mut evidence = evidence(&[(Part::Transfer, 1.0)]);
-    evidence.unsent = Unsent { polls: 4_000, full_polls: 3_000, limit: None };
+    evidence.sums.unsent = Unsent { polls: 4_000, full_polls: 3_000, limit: None };
     evidence.send_buffer = wait(4);
     let verdict = decide(&evidence);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Sure)));
@@ -191,7 +190,7 @@ fn a_long_wait_in_the_send_buffer_is_not_called_healthy_for_sure() {
     assert!(verdict.unseen[0].what.contains("congestion window"), "{:?}", verdict.unseen);
     assert!(verdict.remedies[0].command.contains("dwell run --minimize"), "{:?}", verdict.remedies);
     // Polls that are far apart take nothing of that back.
-    (evidence.connections, evidence.omitted, evidence.polls) = (100, 50, 100);
+    (evidence.connections, evidence.omitted, evidence.sums.polls) = (100, 50, 100);
     let verdict = decide(&evidence);
     assert!(verdict.sentence.contains("863 ms in the send buffer"), "{}", verdict.sentence);
 }

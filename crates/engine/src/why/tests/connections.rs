@@ -12,9 +12,9 @@ fn at_a_server_the_time_from_request_to_answer_counts_and_the_rest_is_idle() {
         socket.polls(69, |_| {});
     }
     let evidence = socket.evidence();
-    assert_eq!((evidence.service.count, evidence.service.mean_ns()), (10, Some(30.0 * MS)));
-    assert_eq!(evidence.times.get(Part::Service), 300.0 * MS);
-    assert_eq!(evidence.times.total() + evidence.idle_ns, 1_000.0 * MS);
+    assert_eq!((evidence.sums.service.count, evidence.sums.service.mean_ns()), (10, Some(30.0 * MS)));
+    assert_eq!(evidence.sums.times.get(Part::Service), 300.0 * MS);
+    assert_eq!(evidence.sums.times.total() + evidence.sums.idle_ns, 1_000.0 * MS);
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
@@ -27,7 +27,7 @@ fn a_client_that_asks_again_at_once_waits_for_the_service_all_the_time() {
         socket.both(100, 0);
     }
     let evidence = socket.evidence();
-    assert!(evidence.service.count >= 18, "{:?}", evidence.service);
+    assert!(evidence.sums.service.count >= 18, "{:?}", evidence.sums.service);
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
@@ -47,7 +47,7 @@ fn waits_that_a_look_cuts_at_its_beginning_and_at_its_end_are_one_in_the_mean() 
         socket.polls(30, |_| {});
     }
     let evidence = socket.evidence();
-    assert_eq!((evidence.service.count, evidence.service.mean_ns()), (4, Some(50.0 * MS)));
+    assert_eq!((evidence.sums.service.count, evidence.sums.service.mean_ns()), (4, Some(50.0 * MS)));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_pause_of_a_client_that_is_answered_at_once_accuses_nobody() {
             socket.both(100, 1);
         }
         let evidence = socket.evidence();
-        assert_eq!((evidence.answer.count, evidence.service.count), (0, 0), "{role:?}");
+        assert_eq!((evidence.sums.answer.count, evidence.sums.service.count), (0, 0), "{role:?}");
         assert_eq!(cause(&evidence), None, "{role:?}");
     }
 }
@@ -91,8 +91,8 @@ fn whoever_asks_again_between_two_polls_waits_for_the_service_though_no_time_tel
         socket.both(3_000, 1);
     }
     let evidence = socket.evidence();
-    assert!(evidence.times.get(Part::Service) > 1_150.0 * MS, "{:?}", evidence.times);
-    assert_eq!(evidence.service.count, 20);
+    assert!(evidence.sums.times.get(Part::Service) > 1_150.0 * MS, "{:?}", evidence.sums.times);
+    assert_eq!(evidence.sums.service.count, 20);
 }
 
 /// An answer that comes in two pieces, of which the second comes between the same two polls as the next request.
@@ -106,7 +106,7 @@ fn a_client_waits_for_the_first_piece_of_an_answer_though_no_time_tells_who_spok
         socket.both(100, 1);
     }
     let evidence = socket.evidence();
-    assert!(evidence.times.get(Part::Answer) > 1_100.0 * MS, "{:?}", evidence.times);
+    assert!(evidence.sums.times.get(Part::Answer) > 1_100.0 * MS, "{:?}", evidence.sums.times);
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn at_a_client_the_same_conversation_is_a_wait_for_answers() {
         socket.polls(69, |_| {});
     }
     let evidence = socket.evidence();
-    assert_eq!((evidence.answer.count, evidence.service.count), (10, 0));
-    assert_eq!(evidence.times.get(Part::Answer), 300.0 * MS);
+    assert_eq!((evidence.sums.answer.count, evidence.sums.service.count), (10, 0));
+    assert_eq!(evidence.sums.times.get(Part::Answer), 300.0 * MS);
     assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
 }
 
@@ -144,9 +144,9 @@ fn a_message_that_is_sent_again_after_silence_waited_for_a_timeout() {
         socket.polls(20, |_| {});
     }
     let mut evidence = socket.evidence();
-    evidence.segments_sent = 10;
-    assert_eq!(evidence.timeouts.count, 5);
-    assert_eq!(cause(&evidence), Some(Cause::TailLoss), "{:?}", evidence.times);
+    evidence.sums.segments_sent = 10;
+    assert_eq!(evidence.sums.timeouts.count, 5);
+    assert_eq!(cause(&evidence), Some(Cause::TailLoss), "{:?}", evidence.sums.times);
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn less_than_a_segment_that_waits_with_room_is_held_back() {
         socket.polls(5, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
     }
     let evidence = socket.evidence();
-    assert_eq!(evidence.held.count, 10);
-    assert_eq!(cause(&evidence), Some(Cause::Nagle), "{:?}", evidence.times);
+    assert_eq!(evidence.sums.held.count, 10);
+    assert_eq!(cause(&evidence), Some(Cause::Nagle), "{:?}", evidence.sums.times);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_small_write_is_held_back_on_loopback_too_where_a_segment_fills_the_window()
         socket.reading.unacknowledged = Some(0);
         socket.polls(5, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
     }
-    assert_eq!(cause(&socket.evidence()), Some(Cause::Nagle), "{:?}", socket.evidence().times);
+    assert_eq!(cause(&socket.evidence()), Some(Cause::Nagle), "{:?}", socket.evidence().sums.times);
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn a_burst_that_begins_with_a_smaller_window_than_before_starts_slowly() {
         socket.polls(1_500, |info| (info.unacked, info.notsent_bytes) = (0, Some(0)));
     }
     let evidence = socket.evidence();
-    assert!(evidence.slow_starts.count >= 3, "{:?}", evidence.slow_starts);
-    assert_eq!(cause(&evidence), Some(Cause::SlowStart), "{:?}", evidence.times);
+    assert!(evidence.sums.slow_starts.count >= 3, "{:?}", evidence.sums.slow_starts);
+    assert_eq!(cause(&evidence), Some(Cause::SlowStart), "{:?}", evidence.sums.times);
 }
 
 /// A sender writes as much as its buffer takes; the limit is 2 MB/s.
@@ -216,9 +216,9 @@ fn data_that_waits_for_the_limit_of_the_rate_and_for_no_window_is_paced() {
         socket.evidence()
     };
     let paced = polled(2, 2_000_000, Some(2_000_000));
-    assert_eq!(cause(&paced), Some(Cause::Pacing), "{:?}", paced.times);
-    assert!(paced.times.share(Part::Pacing) > 0.99, "{:?}", paced.times);
-    assert_eq!(paced.unsent.limit, Some(2_000_000));
+    assert_eq!(cause(&paced), Some(Cause::Pacing), "{:?}", paced.sums.times);
+    assert!(paced.sums.times.share(Part::Pacing) > 0.99, "{:?}", paced.sums.times);
+    assert_eq!(paced.sums.unsent.limit, Some(2_000_000));
     let verdict = decide(&paced);
     assert_eq!((verdict.certainty, verdict.facts[1].value), (Some(Certainty::Sure), Some(Value::Bytes(2_000_000))));
     // Either the window is what it waits for, or a rate that TCP has chosen by itself.
@@ -226,7 +226,7 @@ fn data_that_waits_for_the_limit_of_the_rate_and_for_no_window_is_paced() {
         [(100, 2_000_000, Some(2_000_000)), (2, 1_900_000, Some(2_000_000)), (2, 2_000_000, None)]
     {
         let other = polled(unacked, rate, limit);
-        assert_eq!((other.times.get(Part::Pacing), other.unsent.limit), (0.0, None));
+        assert_eq!((other.sums.times.get(Part::Pacing), other.sums.unsent.limit), (0.0, None));
         assert_eq!(decide(&other).certainty, Some(Certainty::Possible), "it waits all the same");
     }
 }
@@ -241,8 +241,8 @@ fn a_pause_in_a_transfer_is_the_applications_and_a_long_one_is_idle() {
     socket.answer();
     let evidence = socket.evidence();
     // The first millisecond is a pause before the first write.
-    assert_eq!(evidence.pause.count, 4);
-    assert_eq!(evidence.times.get(Part::Application), 151.0 * MS);
+    assert_eq!(evidence.sums.pause.count, 4);
+    assert_eq!(evidence.sums.times.get(Part::Application), 151.0 * MS);
     assert_eq!(cause(&evidence), Some(Cause::SlowApplication));
 }
 
@@ -256,7 +256,7 @@ fn the_kernels_own_times_are_kept_and_polls_divide_the_rest() {
         info.busy_us = info.busy_us.map(|us| us + 1_000);
         info.receiver_limited_us = info.receiver_limited_us.map(|us| us + 500);
     });
-    let times = socket.evidence().times;
+    let times = socket.evidence().sums.times;
     assert_eq!(times.get(Part::ReceiverWindow), 500.0 * MS);
     assert!((times.get(Part::Transfer) - 100.0 * MS).abs() < 1.0, "{times:?}");
     assert!((times.get(Part::RemoteQueue) - 400.0 * MS).abs() < 1.0, "{times:?}");
@@ -274,9 +274,9 @@ fn a_late_acknowledgement_of_an_answer_keeps_nobody_waiting() {
     let mut client = Socket::new(Role::Client);
     client.polls(100, message);
     client.request();
-    assert_eq!(server.evidence().times.get(Part::Answer), 0.0);
-    assert!(server.evidence().idle_ns > 90.0 * MS);
-    assert!(client.evidence().times.get(Part::Answer) > 90.0 * MS);
+    assert_eq!(server.evidence().sums.times.get(Part::Answer), 0.0);
+    assert!(server.evidence().sums.idle_ns > 90.0 * MS);
+    assert!(client.evidence().sums.times.get(Part::Answer) > 90.0 * MS);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_wait_for_a_peer_on_this_host_is_counted_there() {
     }
     let mut evidence = Evidence::default();
     evidence.add(&socket.connection, key(Role::Client, 80), CountKind::WithPeer);
-    assert_eq!((evidence.times.get(Part::Answer), evidence.connections), (0.0, 1));
+    assert_eq!((evidence.sums.times.get(Part::Answer), evidence.connections), (0.0, 1));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_pause_of_which_dwell_saw_the_end_alone_is_as_long_as_it_was() {
         socket.answer();
         socket.polls(169, |_| {});
     }
-    assert_eq!(socket.evidence().pause.count, 0, "200 ms between two messages keep nobody waiting");
+    assert_eq!(socket.evidence().sums.pause.count, 0, "200 ms between two messages keep nobody waiting");
     assert_eq!(cause(&socket.evidence()), None);
 }
 
@@ -326,9 +326,9 @@ fn the_last_frame_of_an_idle_connection_asks_for_nothing() {
         socket.evidence()
     };
     let idle = ends_with(30);
-    assert!(idle.answer.longest_ns < 100_000_000 && idle.unanswered.count == 1, "{:?}", idle.answer);
+    assert!(idle.sums.answer.longest_ns < 100_000_000 && idle.sums.unanswered.count == 1, "{:?}", idle.sums.answer);
     let waits = ends_with(100);
-    assert!(waits.answer.longest_ns > 4_900_000_000, "a whole request was sent: {:?}", waits.answer);
+    assert!(waits.sums.answer.longest_ns > 4_900_000_000, "a whole request was sent: {:?}", waits.sums.answer);
     assert_eq!(cause(&waits), Some(Cause::SlowAnswer));
 }
 
@@ -346,7 +346,7 @@ fn late_acknowledgements_keep_a_sender_without_answers_waiting_for_nobody() {
         });
         socket.polls(60, |_| {});
     }
-    assert_eq!(cause(&socket.evidence()), None, "{:?}", socket.evidence().times);
+    assert_eq!(cause(&socket.evidence()), None, "{:?}", socket.evidence().sums.times);
 }
 
 #[test]
@@ -389,8 +389,8 @@ fn a_service_that_waits_for_another_is_not_the_slow_one() {
         let mut evidence = proxy(is_of_processes, port_of_messages);
         assert_eq!(evidence.about(&[Part::Service]).target.port, Some(80));
         evidence.take_out_upstream();
-        assert_eq!(evidence.service.mean_ns(), Some(2.0 * MS), "its own time");
-        let answer = evidence.times.get(Part::Answer);
+        assert_eq!(evidence.sums.service.mean_ns(), Some(2.0 * MS), "its own time");
+        let answer = evidence.sums.times.get(Part::Answer);
         assert_eq!(answer.round(), 50.0 * 28.0 * MS, "what it waits for messages is not what its clients wait for");
         let verdict = decide(&evidence);
         assert_eq!(verdict.outcome, Outcome::Slow(Cause::SlowAnswer));
@@ -421,7 +421,7 @@ fn a_peer_that_acknowledges_nothing_of_a_transfer_is_stalled() {
         info.busy_us = info.busy_us.map(|us| us + 1_000);
         info.retransmissions += u32::from(info.busy_us.is_some_and(|us| us % 400_000 == 0));
     });
-    assert!(socket.evidence().stalled_ns > 3_500_000_000, "{}", socket.evidence().stalled_ns);
+    assert!(socket.evidence().sums.stalled_ns > 3_500_000_000, "{}", socket.evidence().sums.stalled_ns);
     assert_eq!(cause(&socket.evidence()), Some(Cause::StalledPeer));
 }
 
@@ -519,8 +519,8 @@ fn a_connection_that_counts_little_is_counted() {
     socket.polls(3, |_| {});
     let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
     evidence.plus(&socket.evidence(), 0.25);
-    assert_eq!((evidence.connections, evidence.groups.len(), evidence.polls), (1, 1, 1));
-    assert_eq!(evidence.idle_ns, socket.evidence().idle_ns / 4.0);
+    assert_eq!((evidence.connections, evidence.groups.len(), evidence.sums.polls), (1, 1, 1));
+    assert_eq!(evidence.sums.idle_ns, socket.evidence().sums.idle_ns / 4.0);
 }
 
 /// A server that serves one request at a time leaves the others unread.
@@ -540,16 +540,16 @@ fn at_a_server_a_request_that_waits_to_be_read_waits_for_the_service_and_a_trans
         socket.polls(4, |_| {});
     }
     let asked = socket.evidence();
-    assert_eq!((asked.service.count, asked.service.mean_ns()), (10, Some(65.0 * MS)));
-    assert_eq!((asked.unread.count, asked.unread.mean_ns()), (10, Some(60.0 * MS)));
-    assert_eq!((asked.times.get(Part::Service), asked.times.get(Part::Reader)), (650.0 * MS, 0.0));
+    assert_eq!((asked.sums.service.count, asked.sums.service.mean_ns()), (10, Some(65.0 * MS)));
+    assert_eq!((asked.sums.unread.count, asked.sums.unread.mean_ns()), (10, Some(60.0 * MS)));
+    assert_eq!((asked.sums.times.get(Part::Service), asked.sums.times.get(Part::Reader)), (650.0 * MS, 0.0));
     assert_eq!(cause(&asked), Some(Cause::SlowService));
     let mut socket = Socket::new(Role::Server);
     (0..10).for_each(|_| waits(&mut socket));
     socket.polls(1, |_| {});
     let sent = socket.evidence();
-    assert_eq!((sent.times.get(Part::Service), sent.times.get(Part::Reader)), (0.0, 600.0 * MS));
-    assert_eq!(sent.unread.count, 0);
+    assert_eq!((sent.sums.times.get(Part::Service), sent.sums.times.get(Part::Reader)), (0.0, 600.0 * MS));
+    assert_eq!(sent.sums.unread.count, 0);
 }
 
 #[test]
@@ -572,9 +572,9 @@ fn the_wait_for_the_first_answer_of_a_connection_of_tls_opened_it() {
         assert!(!socket.connection.may_have_opened_with_tls());
         socket.connection.opened_with_tls();
         let evidence = socket.evidence();
-        assert_eq!((evidence.secured.count, evidence.times.get(Part::SetUp)), (1, 100.0 * MS), "{role:?}");
-        assert_eq!(evidence.answer.count + evidence.service.count, 1, "{role:?}");
-        assert_eq!(evidence.times.sum(&[Part::Answer, Part::Service]), 100.0 * MS, "{role:?}");
+        assert_eq!((evidence.sums.secured.count, evidence.sums.times.get(Part::SetUp)), (1, 100.0 * MS), "{role:?}");
+        assert_eq!(evidence.sums.answer.count + evidence.sums.service.count, 1, "{role:?}");
+        assert_eq!(evidence.sums.times.sum(&[Part::Answer, Part::Service]), 100.0 * MS, "{role:?}");
     }
 }
 
@@ -589,6 +589,6 @@ fn a_reader_that_stops_is_slow_however_fast_it_was_before() {
             socket.polls(stop_ms / 4, |info| info.bytes_received = info.bytes_received.map(|bytes| bytes + 1_000_000));
             socket.polls(stop_ms, |_| {});
         }
-        assert_eq!(cause(&socket.evidence()), wanted, "{stop_ms} ms: {:?}", socket.evidence().times);
+        assert_eq!(cause(&socket.evidence()), wanted, "{stop_ms} ms: {:?}", socket.evidence().sums.times);
     }
 }

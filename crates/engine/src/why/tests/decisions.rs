@@ -11,44 +11,47 @@ fn each_part_of_the_time_has_its_cause() {
         cause(&evidence)
     };
     let found = |part, change| with(part, change).unwrap();
-    assert_eq!(found(Part::Application, |it| it.pause = silences(100, 20)), Cause::SlowApplication);
-    let far = |it: &mut Evidence| it.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
+    assert_eq!(found(Part::Application, |it| it.sums.pause = silences(100, 20)), Cause::SlowApplication);
+    let far = |it: &mut Evidence| it.sums.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
     assert_eq!(found(Part::SendBuffer, far), Cause::SmallSendBuffer);
     assert_eq!(found(Part::ReceiverWindow, |_| {}), Cause::ReceiverWindow);
     assert_eq!(found(Part::Reader, |it| it.receive_buffer = wait(50)), Cause::SlowReader);
     assert_eq!(
-        found(Part::RemoteQueue, |it| it.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS)),
+        found(Part::RemoteQueue, |it| it.sums.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS)),
         Cause::PathQueue
     );
-    assert_eq!(found(Part::Distance, |it| it.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS)), Cause::Distance);
-    assert_eq!(found(Part::Loss, |it| it.segments_sent_again = 140), Cause::Loss);
-    assert_eq!(found(Part::Service, |it| it.service = silences(50, 100)), Cause::SlowService);
-    assert_eq!(found(Part::Answer, |it| it.answer = silences(50, 100)), Cause::SlowAnswer);
-    assert_eq!(found(Part::Timeout, |it| it.timeouts = silences(5, 200)), Cause::TailLoss);
-    assert_eq!(found(Part::Held, |it| it.held = silences(50, 40)), Cause::Nagle);
-    assert_eq!(found(Part::SetUp, |it| it.set_ups = silences(5, 1_000)), Cause::SlowSetUp);
+    assert_eq!(
+        found(Part::Distance, |it| it.sums.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS)),
+        Cause::Distance
+    );
+    assert_eq!(found(Part::Loss, |it| it.sums.segments_sent_again = 140), Cause::Loss);
+    assert_eq!(found(Part::Service, |it| it.sums.service = silences(50, 100)), Cause::SlowService);
+    assert_eq!(found(Part::Answer, |it| it.sums.answer = silences(50, 100)), Cause::SlowAnswer);
+    assert_eq!(found(Part::Timeout, |it| it.sums.timeouts = silences(5, 200)), Cause::TailLoss);
+    assert_eq!(found(Part::Held, |it| it.sums.held = silences(50, 40)), Cause::Nagle);
+    assert_eq!(found(Part::SetUp, |it| it.sums.set_ups = silences(5, 1_000)), Cause::SlowSetUp);
     assert_eq!(found(Part::Names, |it| it.names = silences(5, 400)), Cause::SlowNames);
     let start = |it: &mut Evidence| {
-        (it.slow_starts, it.transfers) = (silences(4, 300), RoundTrip::new(1e9, 61.0 * MS, 60.0 * MS));
+        (it.sums.slow_starts, it.sums.transfers) = (silences(4, 300), RoundTrip::new(1e9, 61.0 * MS, 60.0 * MS));
     };
     assert_eq!(found(Part::SlowStart, start), Cause::SlowStart);
-    assert_eq!(found(Part::Loss, |it| it.stalled_ns = 3_000_000_000), Cause::StalledPeer);
+    assert_eq!(found(Part::Loss, |it| it.sums.stalled_ns = 3_000_000_000), Cause::StalledPeer);
     assert_eq!(found(Part::Pacing, |it| it.send_buffer = wait(800)), Cause::Pacing);
 }
 
 #[test]
 fn overtaken_packets_are_no_losses() {
     let mut evidence = evidence(&[(Part::Loss, 0.4), (Part::Transfer, 0.6)]);
-    (evidence.segments_sent_again, evidence.segments_sent_needlessly) = (140, 120);
+    (evidence.sums.segments_sent_again, evidence.sums.segments_sent_needlessly) = (140, 120);
     assert_eq!(cause(&evidence), Some(Cause::Reordering));
-    evidence.segments_sent_needlessly = 10;
+    evidence.sums.segments_sent_needlessly = 10;
     assert_eq!(cause(&evidence), Some(Cause::Loss));
 }
 
 #[test]
 fn a_program_that_waits_for_a_disk_or_a_processor_is_slow_because_of_that() {
     let mut evidence = evidence(&[(Part::Service, 0.9), (Part::Distance, 0.1)]);
-    evidence.service = silences(50, 100);
+    evidence.sums.service = silences(50, 100);
     evidence.process = Some(Process { busiest_thread: 0.1, disk: 0.1, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
     evidence.process = Some(Process { disk: 0.8, ..Process::default() });
@@ -71,17 +74,17 @@ fn a_share_alone_makes_no_cause_where_the_figure_is_small() {
         change(&mut evidence);
         assert_eq!(decide(&evidence).outcome, Outcome::Healthy, "{part:?}");
     };
-    healthy(Part::Application, |it| it.pause.count = 10);
+    healthy(Part::Application, |it| it.sums.pause.count = 10);
     healthy(Part::Reader, |it| it.receive_buffer = wait(1));
-    healthy(Part::RemoteQueue, |it| it.transfers = RoundTrip::new(1e9, 0.5 * MS, 0.1 * MS));
-    healthy(Part::Distance, |it| it.messages = RoundTrip::new(1e9, 0.2 * MS, 0.2 * MS));
-    healthy(Part::Service, |it| it.service = silences(1000, 1));
-    healthy(Part::Answer, |it| it.answer = silences(1000, 1));
-    healthy(Part::Transfer, |it| it.segments_sent_again = 7);
-    healthy(Part::Timeout, |it| it.timeouts = silences(1, 200));
-    healthy(Part::Held, |it| it.held = silences(100, 1));
-    healthy(Part::SlowStart, |it| it.slow_starts = silences(4, 1));
-    healthy(Part::SetUp, |it| it.set_ups = silences(100, 1));
+    healthy(Part::RemoteQueue, |it| it.sums.transfers = RoundTrip::new(1e9, 0.5 * MS, 0.1 * MS));
+    healthy(Part::Distance, |it| it.sums.messages = RoundTrip::new(1e9, 0.2 * MS, 0.2 * MS));
+    healthy(Part::Service, |it| it.sums.service = silences(1000, 1));
+    healthy(Part::Answer, |it| it.sums.answer = silences(1000, 1));
+    healthy(Part::Transfer, |it| it.sums.segments_sent_again = 7);
+    healthy(Part::Timeout, |it| it.sums.timeouts = silences(1, 200));
+    healthy(Part::Held, |it| it.sums.held = silences(100, 1));
+    healthy(Part::SlowStart, |it| it.sums.slow_starts = silences(4, 1));
+    healthy(Part::SetUp, |it| it.sums.set_ups = silences(100, 1));
     healthy(Part::Names, |it| it.names = silences(100, 1));
     healthy(Part::Pacing, |it| it.send_buffer = wait(1));
 }
@@ -94,17 +97,17 @@ fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accu
         change(&mut evidence);
         cause(&evidence)
     };
-    let handshakes = |it: &mut Evidence| it.set_ups = silences(100, 40);
+    let handshakes = |it: &mut Evidence| it.sums.set_ups = silences(100, 40);
     assert_eq!(found(Part::SetUp, 15.0, handshakes), Some(Cause::SlowSetUp));
     assert_eq!(found(Part::SetUp, 25.0, handshakes), None);
-    let secured = |it: &mut Evidence| (it.set_ups, it.secured) = (silences(100, 2), silences(100, 40));
+    let secured = |it: &mut Evidence| (it.sums.set_ups, it.sums.secured) = (silences(100, 2), silences(100, 40));
     assert_eq!(found(Part::SetUp, 25.0, secured), Some(Cause::SlowSetUp), "polls find it, each 2 ms");
     let questions = |it: &mut Evidence| it.names = silences(100, 40);
     assert_eq!(found(Part::Names, 15.0, questions), Some(Cause::SlowNames));
     assert_eq!(found(Part::Names, 25.0, questions), None);
     let window = |polls| {
         let mut evidence = evidence(&[(Part::ReceiverWindow, 0.9), (Part::Transfer, 0.1)]);
-        (evidence.polls, evidence.send_buffer) = (polls, wait(30));
+        (evidence.sums.polls, evidence.send_buffer) = (polls, wait(30));
         cause(&evidence)
     };
     assert_eq!(window(1_000), Some(Cause::ReceiverWindow), "a poll each 10 ms");
@@ -114,7 +117,7 @@ fn waits_that_are_hardly_longer_than_the_time_between_two_searches_or_looks_accu
 #[test]
 fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_polls_are() {
     let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);
-    (evidence.polls, evidence.service) = (417, silences(200, 43));
+    (evidence.sums.polls, evidence.sums.service) = (417, silences(200, 43));
     // Polls are 24 ms apart.
     evidence.answer_segments = 400;
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
@@ -122,25 +125,25 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
     evidence.answer_segments = 10_000;
     assert_eq!(cause(&evidence), None);
     let mut held = self::evidence(&[(Part::Held, 0.9), (Part::Transfer, 0.1)]);
-    (held.polls, held.held, held.segments_sent) = (417, silences(100, 40), 300);
+    (held.sums.polls, held.sums.held, held.sums.segments_sent) = (417, silences(100, 40), 300);
     assert_eq!(cause(&held), Some(Cause::Nagle));
-    held.segments_sent = 7_000;
+    held.sums.segments_sent = 7_000;
     assert_eq!(cause(&held), None);
     let mut paused = self::evidence(&[(Part::Application, 0.95), (Part::Transfer, 0.05)]);
-    (paused.polls, paused.pause, paused.segments_sent) = (417, silences(200, 47), 400);
+    (paused.sums.polls, paused.sums.pause, paused.sums.segments_sent) = (417, silences(200, 47), 400);
     assert_eq!(cause(&paused), Some(Cause::SlowApplication));
-    paused.segments_sent = 10_000;
+    paused.sums.segments_sent = 10_000;
     assert_eq!(cause(&paused), None);
     let mut asked = self::evidence(&[(Part::Answer, 0.99), (Part::Distance, 0.01)]);
-    (asked.polls, asked.answer, asked.awaited_segments) = (417, silences(200, 43), 400);
+    (asked.sums.polls, asked.sums.answer, asked.awaited_segments) = (417, silences(200, 43), 400);
     assert_eq!(cause(&asked), Some(Cause::SlowAnswer));
     asked.awaited_segments = 10_000;
     assert_eq!(cause(&asked), None);
     // The kernel's own round trips of requests, whose acknowledgements come with the answers, are of no poll.
-    asked.messages = RoundTrip::new(1e9, 21.0 * MS, MS);
+    asked.sums.messages = RoundTrip::new(1e9, 21.0 * MS, MS);
     assert_eq!(cause(&asked), Some(Cause::SlowAnswer));
     // A few waits may be chance.
-    (evidence.answer_segments, evidence.service) = (8, silences(8, 43));
+    (evidence.answer_segments, evidence.sums.service) = (8, silences(8, 43));
     assert_eq!(cause(&evidence), None);
 }
 
@@ -149,11 +152,11 @@ fn waits_that_are_long_by_the_number_of_segments_are_found_however_far_apart_pol
 fn waits_that_are_next_to_nothing_in_the_mean_over_all_answers_are_no_cause() {
     for (part, slow) in [(Part::Service, Cause::SlowService), (Part::Answer, Cause::SlowAnswer)] {
         let mut busy = evidence(&[]);
-        (busy.polls, busy.polled_ns, busy.idle_ns, busy.connections) = (1_000, 3.2e10, 3.14e10, 4);
-        busy.times.add(part, 0.55e9);
-        busy.times.add(Part::Distance, 0.09e9);
+        (busy.sums.polls, busy.sums.polled_ns, busy.sums.idle_ns, busy.connections) = (1_000, 3.2e10, 3.14e10, 4);
+        busy.sums.times.add(part, 0.55e9);
+        busy.sums.times.add(Part::Distance, 0.09e9);
         let of_role = usize::from(part == Part::Answer);
-        let waits = if of_role == 0 { &mut busy.service } else { &mut busy.answer };
+        let waits = if of_role == 0 { &mut busy.sums.service } else { &mut busy.sums.answer };
         *waits = silences(25, 22);
         busy.answered_polls[of_role] = 950;
         assert_eq!(decide(&busy).outcome, Outcome::Healthy, "{part:?}");
@@ -161,8 +164,8 @@ fn waits_that_are_next_to_nothing_in_the_mean_over_all_answers_are_no_cause() {
         busy.answered_polls[of_role] = 30;
         assert_eq!((cause(&busy), decide(&busy).certainty), (Some(slow), Some(Certainty::Sure)), "{part:?}");
         // They add up, but hardly any of the answers was seen to take long.
-        (busy.answered_polls[of_role], busy.idle_ns) = (950, 2.6e10);
-        busy.times.add(part, 5.4e9);
+        (busy.answered_polls[of_role], busy.sums.idle_ns) = (950, 2.6e10);
+        busy.sums.times.add(part, 5.4e9);
         assert_eq!((cause(&busy), decide(&busy).certainty), (Some(slow), Some(Certainty::Possible)), "{part:?}");
     }
 }
@@ -171,7 +174,7 @@ fn waits_that_are_next_to_nothing_in_the_mean_over_all_answers_are_no_cause() {
 #[test]
 fn many_quick_answers_do_not_make_up_for_the_slow_ones_of_another_peer() {
     let mut asks = evidence(&[(Part::Answer, 0.95)]);
-    (asks.answer, asks.answered_polls) = (silences(100, 95), [0, 8_100]);
+    (asks.sums.answer, asks.answered_polls) = (silences(100, 95), [0, 8_100]);
     for (peer, share, answers) in [("192.0.2.1", 0.90, 100), ("192.0.2.2", 0.05, 8_000)] {
         let mut times = Times::default();
         times.add(Part::Answer, share * 1e10);
@@ -187,20 +190,20 @@ fn many_quick_answers_do_not_make_up_for_the_slow_ones_of_another_peer() {
 #[test]
 fn round_trips_of_the_few_requests_that_polls_find_under_way_accuse_no_peer() {
     let mut proxy = evidence(&[]);
-    (proxy.polls, proxy.polled_ns, proxy.idle_ns, proxy.connections) = (864, 6.4e10, 6.27e10, 8);
+    (proxy.sums.polls, proxy.sums.polled_ns, proxy.sums.idle_ns, proxy.connections) = (864, 6.4e10, 6.27e10, 8);
     for (part, ns) in [(Part::Reader, 0.42e9), (Part::Distance, 0.06e9), (Part::Answer, 0.72e9)] {
-        proxy.times.add(part, ns);
+        proxy.sums.times.add(part, ns);
     }
-    (proxy.messages, proxy.awaited_segments) = (RoundTrip::new(0.8e9, 5.3 * MS, 0.01 * MS), 5_500);
+    (proxy.sums.messages, proxy.awaited_segments) = (RoundTrip::new(0.8e9, 5.3 * MS, 0.01 * MS), 5_500);
     (proxy.answered_polls, proxy.receive_buffer) = ([400, 430], wait(0));
     assert_eq!(cause(&proxy), None);
     // Slow it is if they are all as long.
     (proxy.answered_polls[1], proxy.asked_segments) = (100, 5_500);
     assert_eq!(cause(&proxy), None, "several between two polls");
-    proxy.times.add(Part::Answer, 40e9);
+    proxy.sums.times.add(Part::Answer, 40e9);
     proxy.target.peer = Some("192.0.2.1".parse().unwrap());
     let key = Key { peer: "127.0.0.1".parse().unwrap(), ..key(Role::Client, 80) };
-    proxy.groups.push(Group { connections: 8, ..group(key, proxy.times, 430) });
+    proxy.groups.push(Group { connections: 8, ..group(key, proxy.sums.times, 430) });
     let verdict = decide(&proxy);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowAnswer), Some(Certainty::Possible)));
     assert!(!verdict.sentence.contains("queue on the path"), "{}", verdict.sentence);
@@ -211,9 +214,9 @@ fn round_trips_of_the_few_requests_that_polls_find_under_way_accuse_no_peer() {
 #[test]
 fn a_distance_that_varies_is_not_sure_to_be_one() {
     let mut far = evidence(&[(Part::Distance, 0.8), (Part::Service, 0.2)]);
-    far.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS);
+    far.sums.messages = RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS);
     assert_eq!(decide(&far).certainty, Some(Certainty::Sure));
-    far.messages = RoundTrip::new(1e9, 61.0 * MS, 42.0 * MS);
+    far.sums.messages = RoundTrip::new(1e9, 61.0 * MS, 42.0 * MS);
     let verdict = decide(&far);
     assert_eq!((cause(&far), verdict.certainty), (Some(Cause::Distance), Some(Certainty::Likely)));
     assert!(verdict.unseen[0].what.contains("45 % longer than the shortest"), "{:?}", verdict.unseen);
@@ -223,13 +226,13 @@ fn a_distance_that_varies_is_not_sure_to_be_one() {
 #[test]
 fn an_answer_whose_request_no_acknowledgement_shows_to_have_arrived_is_not_surely_the_peers() {
     let mut late = evidence(&[(Part::Answer, 0.8), (Part::Distance, 0.2)]);
-    late.messages = RoundTrip::new(1e9, 49.0 * MS, 16.0 * MS);
+    late.sums.messages = RoundTrip::new(1e9, 49.0 * MS, 16.0 * MS);
     let verdict = decide(&late);
     assert_eq!((cause(&late), verdict.certainty), (Some(Cause::SlowAnswer), Some(Certainty::Likely)));
     assert!(verdict.sentence.contains("or a queue on the path"), "{}", verdict.sentence);
     assert!(verdict.unseen[0].what.contains("requests had arrived"), "{:?}", verdict.unseen);
     // Where acknowledgements come alone, they show it.
-    late.answer = silences(100, 40);
+    late.sums.answer = silences(100, 40);
     let verdict = decide(&late);
     assert_eq!(verdict.certainty, Some(Certainty::Sure));
     assert!(verdict.sentence.contains("had arrived there"), "{}", verdict.sentence);
@@ -238,12 +241,12 @@ fn an_answer_whose_request_no_acknowledgement_shows_to_have_arrived_is_not_surel
 #[test]
 fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
     let mut evidence = evidence(&[(Part::Service, 0.99), (Part::Distance, 0.01)]);
-    (evidence.polls, evidence.service, evidence.answer_segments) = (417, silences(8, 43), 8);
+    (evidence.sums.polls, evidence.sums.service, evidence.answer_segments) = (417, silences(8, 43), 8);
     let verdict = decide(&evidence);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
     assert!(verdict.sentence.contains("48 ms"), "{}", verdict.sentence);
     assert!(verdict.unseen[0].what.contains("24 ms apart"), "{:?}", verdict.unseen);
-    evidence.polls = 10_000;
+    evidence.sums.polls = 10_000;
     assert_eq!(cause(&evidence), Some(Cause::SlowService));
 }
 
@@ -252,8 +255,8 @@ fn what_polls_are_too_far_apart_for_is_not_surely_healthy() {
 #[test]
 fn what_is_seen_of_thousands_of_connections_is_not_called_healthy_without_saying_what_is_not() {
     let mut evidence = evidence(&[(Part::Unexplained, 1.0)]);
-    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 5_904, 4 * 4_096);
-    (evidence.polled_ns, evidence.idle_ns) = (4_096.0 * 1e10, 4_095.0 * 1e10);
+    (evidence.connections, evidence.omitted, evidence.sums.polls) = (4_096, 5_904, 4 * 4_096);
+    (evidence.sums.polled_ns, evidence.sums.idle_ns) = (4_096.0 * 1e10, 4_095.0 * 1e10);
     let verdict = decide(&evidence);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Healthy, Some(Certainty::Possible)));
     for wanted in ["5000 ms", "5904 of 10000 connections were not looked at"] {
@@ -261,7 +264,7 @@ fn what_is_seen_of_thousands_of_connections_is_not_called_healthy_without_saying
     }
     assert!(verdict.unseen[0].what.contains("2500 ms apart"), "{:?}", verdict.unseen);
     // The same waits of a few that are polled often.
-    (evidence.connections, evidence.omitted, evidence.polls) = (4_096, 0, 4_096 * 1_000);
+    (evidence.connections, evidence.omitted, evidence.sums.polls) = (4_096, 0, 4_096 * 1_000);
     assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
 }
 
@@ -277,8 +280,8 @@ fn connections_that_were_not_looked_at_say_nothing_of_how_far_apart_polls_were()
 
 #[test]
 fn nothing_is_said_of_connections_that_were_not_looked_at_where_others_were_idle() {
-    let mut idle = Evidence { sent_bytes: 0, idle_ns: 1e13, connections: 4_096, ..evidence(&[]) };
-    idle.omitted = 5_904;
+    let mut idle = with(&[], |sums| (sums.sent_bytes, sums.idle_ns) = (0, 1e13));
+    (idle.connections, idle.omitted) = (4_096, 5_904);
     let verdict = decide(&idle);
     assert_eq!(verdict.outcome, Outcome::NoTraffic);
     assert!(verdict.sentence.contains("4096 connections that were looked at; 5904 others"), "{}", verdict.sentence);
@@ -288,7 +291,7 @@ fn nothing_is_said_of_connections_that_were_not_looked_at_where_others_were_idle
 #[test]
 fn polls_of_a_panel_are_as_far_apart_whatever_it_stands_for() {
     let mut evidence = evidence(&[(Part::Service, 1.0)]);
-    (evidence.polls, evidence.first_polls, evidence.polled_ns) = (8_008, 8, 8e10);
+    (evidence.sums.polls, evidence.first_polls, evidence.sums.polled_ns) = (8_008, 8, 8e10);
     evidence.connections = 8;
     let of_panel = evidence.poll_interval_ns();
     evidence.connections = 10_000;
@@ -298,7 +301,7 @@ fn polls_of_a_panel_are_as_far_apart_whatever_it_stands_for() {
 #[test]
 fn stamps_tell_waits_that_are_shorter_than_the_time_between_two_polls() {
     let mut evidence = evidence(&[(Part::Reader, 0.9), (Part::Transfer, 0.1)]);
-    (evidence.polls, evidence.receive_buffer) = (1_000, wait(3));
+    (evidence.sums.polls, evidence.receive_buffer) = (1_000, wait(3));
     assert_eq!(cause(&evidence), None, "a poll each 10 ms");
     evidence.set_layers(Layers { application_ns: Some(3_000_000), ..Layers::default() });
     assert_eq!(cause(&evidence), Some(Cause::SlowReader));
@@ -320,12 +323,12 @@ fn data_that_the_peer_sends_slowly_is_for_the_peer_to_explain() {
 #[test]
 fn losses_of_a_full_queue_are_the_queue() {
     let mut overflow = evidence(&[(Part::RemoteQueue, 0.6), (Part::Transfer, 0.2), (Part::Loss, 0.2)]);
-    overflow.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
-    overflow.segments_sent_again = 140;
+    overflow.sums.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
+    overflow.sums.segments_sent_again = 140;
     assert_eq!(cause(&overflow), Some(Cause::PathQueue));
     let mut random = evidence(&[(Part::RemoteQueue, 0.1), (Part::Transfer, 0.7), (Part::Loss, 0.2)]);
-    random.transfers = RoundTrip::new(1e9, 22.0 * MS, 20.0 * MS);
-    random.segments_sent_again = 140;
+    random.sums.transfers = RoundTrip::new(1e9, 22.0 * MS, 20.0 * MS);
+    random.sums.segments_sent_again = 140;
     assert_eq!(cause(&random), Some(Cause::Loss));
 }
 
@@ -336,25 +339,25 @@ fn with_both_ends_on_this_host_the_nearer_cause_is_named() {
     assert_eq!(cause(&both), Some(Cause::SlowReader));
     // What a service waits for is taken out of its own time: then the larger part is the verdict.
     let mut both = evidence(&[(Part::Answer, 0.6), (Part::Service, 0.4)]);
-    (both.answer, both.service) = (silences(50, 60), silences(50, 40));
+    (both.sums.answer, both.sums.service) = (silences(50, 60), silences(50, 40));
     assert_eq!(cause(&both), Some(Cause::SlowAnswer));
 }
 
 #[test]
 fn a_queue_of_this_host_is_taken_out_of_those_of_the_path() {
     let mut evidence = evidence(&[(Part::RemoteQueue, 0.8), (Part::Transfer, 0.2)]);
-    evidence.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
+    evidence.sums.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
     evidence.set_layers(Layers { queueing_ns: Some(90_000_000), ..Layers::default() });
     assert_eq!(cause(&evidence), Some(Cause::LocalQueue));
-    assert!((evidence.times.share(Part::LocalQueue) - 0.72).abs() < 1e-9);
-    assert!((evidence.times.share(Part::RemoteQueue) - 0.08).abs() < 1e-9);
+    assert!((evidence.sums.times.share(Part::LocalQueue) - 0.72).abs() < 1e-9);
+    assert!((evidence.sums.times.share(Part::RemoteQueue) - 0.08).abs() < 1e-9);
 }
 
 /// The programs that stamp were loaded, and no byte of the target passed them.
 #[test]
 fn a_queue_that_may_be_of_this_host_is_not_surely_one_of_the_path() {
     let mut evidence = evidence(&[(Part::RemoteQueue, 1.0)]);
-    evidence.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
+    evidence.sums.transfers = RoundTrip::new(1e9, 110.0 * MS, 10.0 * MS);
     evidence.set_layers(Layers::default());
     let verdict = decide(&evidence);
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::PathQueue), Some(Certainty::Likely)));
@@ -379,10 +382,10 @@ fn the_queue_of_this_host_is_on_the_way_to_the_peer_whose_packets_waited() {
 #[test]
 fn without_traffic_or_evidence_there_is_no_verdict() {
     assert_eq!(decide(&Evidence::default()).outcome, Outcome::NoTraffic);
-    let idle = Evidence { sent_bytes: 0, idle_ns: 1e10, ..evidence(&[]) };
+    let idle = with(&[], |sums| (sums.sent_bytes, sums.idle_ns) = (0, 1e10));
     assert_eq!(decide(&idle).outcome, Outcome::NoTraffic);
     for brief in [
-        Evidence { polls: 5, ..evidence(&[(Part::SendBuffer, 1.0)]) },
+        with(&[(Part::SendBuffer, 1.0)], |sums| sums.polls = 5),
         Evidence { observed_ns: 10_000_000, ..evidence(&[(Part::SendBuffer, 1.0)]) },
         evidence(&[(Part::SendBuffer, 0.4), (Part::Unexplained, 0.6)]),
     ] {
@@ -419,13 +422,13 @@ fn of_udp_drops_are_a_cause_and_nothing_else_is_guessed() {
 #[test]
 fn a_rival_makes_a_verdict_only_possible() {
     let held = silences(50, 40);
-    let certainty = |parts: &[(Part, f64)]| decide(&Evidence { held, ..evidence(parts) }).certainty;
-    let with = |window, buffer| {
+    let certainty = |parts: &[(Part, f64)]| decide(&with(parts, |sums| sums.held = held)).certainty;
+    let shared = |window, buffer| {
         certainty(&[(Part::ReceiverWindow, window), (Part::Held, buffer), (Part::Transfer, 1.0 - window - buffer)])
     };
-    assert_eq!(with(0.9, 0.0), Some(Certainty::Sure));
-    assert_eq!(with(0.4, 0.0), Some(Certainty::Likely));
-    assert_eq!(with(0.5, 0.45), Some(Certainty::Possible));
+    assert_eq!(shared(0.9, 0.0), Some(Certainty::Sure));
+    assert_eq!(shared(0.4, 0.0), Some(Certainty::Likely));
+    assert_eq!(shared(0.5, 0.45), Some(Certainty::Possible));
 }
 
 #[test]
@@ -440,13 +443,16 @@ fn a_cause_has_a_name_a_sentence_and_a_remedy() {
 
 #[test]
 fn waits_that_are_shorter_than_is_known_are_none() {
-    let polled_each = |ns: f64| Evidence { polls: (1e10 / ns) as u64, ..evidence(&[(Part::Service, 1.0)]) };
-    let slow = Evidence { service: silences(100, 60), ..polled_each(1.0 * MS) };
-    assert_eq!(cause(&slow), Some(Cause::SlowService));
+    let slow = |mean_ms, polled_ms: f64| {
+        cause(&with(&[(Part::Service, 1.0)], |sums| {
+            sums.polls = (1e10 / (polled_ms * MS)) as u64;
+            sums.service = silences(100, mean_ms);
+        }))
+    };
+    assert_eq!(slow(60, 1.0), Some(Cause::SlowService));
     // Polls that are far apart go by the kernel's times of the last data, which have a tick.
     for (apart_ms, known_ms, unknown_ms) in [(20.0, 40, 39), (50.0, 20, 19)] {
-        let [known, unknown] = [known_ms, unknown_ms]
-            .map(|mean_ms| cause(&Evidence { service: silences(100, mean_ms), ..polled_each(apart_ms * MS) }));
+        let [known, unknown] = [known_ms, unknown_ms].map(|mean_ms| slow(mean_ms, apart_ms));
         assert_eq!((known, unknown), (Some(Cause::SlowService), None), "{apart_ms}");
     }
 }
@@ -454,10 +460,10 @@ fn waits_that_are_shorter_than_is_known_are_none() {
 #[test]
 fn packets_that_tcp_saw_overtake_each_other_are_neither_lost_nor_queued() {
     let mut evidence = evidence(&[(Part::RemoteQueue, 0.6), (Part::Transfer, 0.3), (Part::Loss, 0.1)]);
-    evidence.transfers = RoundTrip::new(1e9, 60.0 * MS, 20.0 * MS);
-    (evidence.segments_sent_again, evidence.segments_sent_needlessly) = (10, 1);
+    evidence.sums.transfers = RoundTrip::new(1e9, 60.0 * MS, 20.0 * MS);
+    (evidence.sums.segments_sent_again, evidence.sums.segments_sent_needlessly) = (10, 1);
     assert_eq!(cause(&evidence), Some(Cause::PathQueue));
-    evidence.overtaken = 100;
+    evidence.sums.overtaken = 100;
     assert_eq!(cause(&evidence), Some(Cause::Reordering));
 }
 
@@ -468,27 +474,27 @@ fn a_window_without_waits_and_a_buffer_without_a_path_are_large_enough() {
     window.send_buffer = wait(1);
     assert_eq!(cause(&window), None);
     let mut buffer = evidence(&[(Part::SendBuffer, 0.6), (Part::Transfer, 0.4)]);
-    buffer.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
+    buffer.sums.transfers = RoundTrip::new(1e9, 50.0 * MS, 49.0 * MS);
     assert_eq!(cause(&buffer), Some(Cause::SmallSendBuffer));
-    buffer.transfers = RoundTrip::new(1e9, 0.2 * MS, 0.1 * MS);
+    buffer.sums.transfers = RoundTrip::new(1e9, 0.2 * MS, 0.1 * MS);
     assert_eq!(cause(&buffer), None);
 }
 
 #[test]
 fn what_holds_of_the_rest_is_next() {
     let mut both = evidence(&[(Part::Distance, 0.75), (Part::Timeout, 0.2), (Part::Transfer, 0.05)]);
-    (both.messages, both.timeouts) = (RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS), silences(5, 200));
+    (both.sums.messages, both.sums.timeouts) = (RoundTrip::new(1e9, 101.0 * MS, 100.0 * MS), silences(5, 200));
     let named =
         |evidence: &Evidence| -> Vec<Cause> { decide(evidence).ranked.iter().map(|ranked| ranked.cause).collect() };
     assert_eq!(named(&both), [Cause::Distance, Cause::TailLoss]);
     // A tenth of the time is too little, whatever else there is.
     let mut little = evidence(&[(Part::Distance, 0.95), (Part::Timeout, 0.05)]);
-    (little.messages, little.timeouts) = (both.messages, both.timeouts);
+    (little.sums.messages, little.sums.timeouts) = (both.sums.messages, both.sums.timeouts);
     assert_eq!(named(&little), [Cause::Distance]);
     // A queue that is full loses packets.
     let mut overflow = evidence(&[(Part::RemoteQueue, 0.7), (Part::Transfer, 0.2), (Part::Loss, 0.1)]);
-    overflow.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
-    overflow.segments_sent_again = 140;
+    overflow.sums.transfers = RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS);
+    overflow.sums.segments_sent_again = 140;
     assert_eq!(named(&overflow), [Cause::PathQueue]);
 }
 
@@ -497,10 +503,10 @@ fn what_holds_of_the_rest_is_next() {
 fn what_no_poll_has_measured_needs_none() {
     for (part, expected) in [(Part::Names, Cause::SlowNames), (Part::SetUp, Cause::SlowSetUp)] {
         let mut evidence = evidence(&[(part, 0.98), (Part::Answer, 0.02)]);
-        (evidence.names, evidence.set_ups) = (silences(12, 400), silences(12, 400));
-        evidence.polls = 5;
+        (evidence.names, evidence.sums.set_ups) = (silences(12, 400), silences(12, 400));
+        evidence.sums.polls = 5;
         assert_eq!(cause(&evidence), Some(expected));
-        evidence.times.add(Part::Answer, 2e10);
+        evidence.sums.times.add(Part::Answer, 2e10);
         assert_eq!(decide(&evidence).outcome, Outcome::NotEnough);
     }
 }
@@ -540,7 +546,7 @@ fn of_connections_that_nothing_answers_the_server_is_named_with_what_to_do_about
 #[test]
 fn a_server_to_which_connections_open_is_not_dead() {
     let mut lossy = evidence(&[]);
-    (lossy.sent_bytes, lossy.received_bytes, lossy.search_interval_ns) = (1_000, 1_000, 20.0 * MS);
+    (lossy.sums.sent_bytes, lossy.sums.received_bytes, lossy.search_interval_ns) = (1_000, 1_000, 20.0 * MS);
     (0..4).for_each(|_| lossy.add_set_up(1_100_000_000, 1, Some(server())));
     assert!(decide(&lossy).sentence.contains("cannot be opened"), "{}", decide(&lossy).sentence);
     // They are used for so short a time that none is followed.
@@ -575,10 +581,10 @@ fn attempts_that_were_refused_are_told_and_are_no_slow_set_ups() {
 #[test]
 fn a_far_peer_to_whom_each_request_opens_a_connection_is_asked_on_one() {
     let mut far = evidence(&[(Part::Distance, 0.66), (Part::SetUp, 0.34)]);
-    (far.messages, far.connections) = (RoundTrip::new(1e9, 60.0 * MS, 60.0 * MS), 100);
+    (far.sums.messages, far.connections) = (RoundTrip::new(1e9, 60.0 * MS, 60.0 * MS), 100);
     let advice = |far: &Evidence| decide(far).remedies[0].effect;
     assert!(advice(&far).contains("several requests at once"), "{}", advice(&far));
-    far.set_ups = silences(90, 40);
+    far.sums.set_ups = silences(90, 40);
     assert!(advice(&far).contains("keep connections open"), "{}", advice(&far));
 }
 
@@ -607,7 +613,7 @@ fn a_dead_name_server_is_named_and_a_socket_that_a_busy_program_keeps_may_be_non
 #[test]
 fn bbr_is_not_slowed_down_by_losses_and_nobody_is_told_to_use_it_who_does() {
     let mut lossy = evidence(&[(Part::Loss, 0.9), (Part::Transfer, 0.1)]);
-    lossy.segments_sent_again = 140;
+    lossy.sums.segments_sent_again = 140;
     let has_bbr = |verdict: &Verdict| verdict.remedies.iter().any(|remedy| remedy.command.contains("bbr"));
     let verdict = decide(&lossy);
     assert!(verdict.certainty == Some(Certainty::Sure) && has_bbr(&verdict), "{verdict:?}");
@@ -615,7 +621,7 @@ fn bbr_is_not_slowed_down_by_losses_and_nobody_is_told_to_use_it_who_does() {
     let verdict = decide(&lossy);
     assert!(verdict.certainty == Some(Certainty::Possible) && !has_bbr(&verdict), "{verdict:?}");
     let mut queued = evidence(&[(Part::RemoteQueue, 0.9), (Part::Transfer, 0.1)]);
-    (queued.transfers, queued.with_bbr) = (RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS), 1);
+    (queued.sums.transfers, queued.with_bbr) = (RoundTrip::new(1e9, 200.0 * MS, 20.0 * MS), 1);
     assert!(!has_bbr(&decide(&queued)));
 }
 
@@ -623,8 +629,9 @@ fn bbr_is_not_slowed_down_by_losses_and_nobody_is_told_to_use_it_who_does() {
 fn what_a_client_should_do_is_not_asked_of_a_server() {
     let remedies = |role, port| {
         let mut slow = evidence(&[(Part::SetUp, 0.9), (Part::Transfer, 0.1)]);
-        slow.set_ups = silences(5, 1_000);
-        let figures = ConnectionFigures { role, polls: 2, times: slow.times, ..ConnectionFigures::default() };
+        slow.sums.set_ups = silences(5, 1_000);
+        let sums = Sums { polls: 2, times: slow.sums.times, ..Sums::default() };
+        let figures = ConnectionFigures { role, sums, ..ConnectionFigures::default() };
         slow.add_figures(&figures, key(role, port), CountKind::Whole);
         decide(&slow).remedies
     };

@@ -59,5 +59,5 @@ fn short_connections_that_wait_less_than_counts_are_healthy() {
         evidence.add(&socket.connection, key(Role::Server, 80), CountKind::Whole);
     }
     evidence.answer_segments = 20;
-    assert_eq!((evidence.service.count, cause(&evidence)), (100, None), "{:?}", evidence.service);
+    assert_eq!((evidence.sums.service.count, cause(&evidence)), (100, None), "{:?}", evidence.sums.service);
 }

@@ -86,19 +86,19 @@ fn thousands_of_connections_that_are_polled_seldom_wait_as_long_as_they_do() {
             for answer_ms in [40, 200, 1500] {
                 let evidence = polled_by_the_thousand(role, apart_ms, (answer_ms, 1), think_ms);
                 let (waits, part, slow) = match role {
-                    Role::Server => (evidence.service, Part::Service, Cause::SlowService),
-                    Role::Client => (evidence.answer, Part::Answer, Cause::SlowAnswer),
+                    Role::Server => (evidence.sums.service, Part::Service, Cause::SlowService),
+                    Role::Client => (evidence.sums.answer, Part::Answer, Cause::SlowAnswer),
                 };
                 let case = format!("{role:?}, polls each {apart_ms} ms, {think_ms} ms, {answer_ms} ms: {waits:?}");
                 let mean_ms = waits.mean_ns().unwrap_or(0.0) / MS;
                 assert!((0.7..1.3).contains(&(mean_ms / answer_ms as f64)), "{case}: {mean_ms}");
-                let share = evidence.times.get(part) / evidence.polled_ns;
+                let share = evidence.sums.times.get(part) / evidence.sums.polled_ns;
                 let truth = answer_ms as f64 / (answer_ms + think_ms) as f64;
                 assert!((0.6..1.5).contains(&(share / truth)), "{case}: {share} of {truth}");
                 assert_eq!(cause(&evidence), Some(slow), "{case}");
             }
             let evidence = polled_by_the_thousand(role, apart_ms, (2, 1), think_ms);
-            assert_eq!(cause(&evidence), None, "{role:?} {apart_ms} {think_ms}: {:?}", evidence.service);
+            assert_eq!(cause(&evidence), None, "{role:?} {apart_ms} {think_ms}: {:?}", evidence.sums.service);
         }
     }
 }
@@ -127,7 +127,7 @@ fn quick_answers_of_a_busy_machine_are_not_as_long_as_its_polls_are_apart() {
         for think_ms in [5, 20] {
             let evidence = polled_on_a_busy_machine(role, 1, think_ms);
             assert!(evidence.poll_interval_ns() > 30.0 * MS, "{}", evidence.poll_interval_ns());
-            let waits = evidence.service.with(&evidence.answer);
+            let waits = evidence.sums.service.with(&evidence.sums.answer);
             assert_eq!(cause(&evidence), None, "{role:?} {think_ms}: {waits:?}");
             assert!(
                 waits.mean_ns() < Some(20.0 * MS) && waits.longest_ns < 24_000_000,
@@ -136,9 +136,9 @@ fn quick_answers_of_a_busy_machine_are_not_as_long_as_its_polls_are_apart() {
         }
         for (answer_ms, think_ms) in [(20, 5), (25, 0), (41, 0), (60, 20), (120, 5)] {
             let evidence = polled_on_a_busy_machine(role, answer_ms, think_ms);
-            let waits = evidence.service.with(&evidence.answer);
+            let waits = evidence.sums.service.with(&evidence.sums.answer);
             let slow = if role == Role::Server { Cause::SlowService } else { Cause::SlowAnswer };
-            let case = format!("{role:?} {answer_ms} {think_ms}: {waits:?} {:?}", evidence.times);
+            let case = format!("{role:?} {answer_ms} {think_ms}: {waits:?} {:?}", evidence.sums.times);
             // Nothing tells at a client that never pauses whether it was last, but where polls see it wait.
             match (role, think_ms) {
                 (Role::Client, 0) => assert_ne!(decide(&evidence).outcome, Outcome::Healthy, "{case}"),
@@ -153,8 +153,8 @@ fn quick_answers_of_a_busy_machine_are_not_as_long_as_its_polls_are_apart() {
 fn what_is_unknown_between_two_polls_is_not_idle() {
     for answer_ms in [41, 86] {
         let evidence = polled_on_a_busy_machine(Role::Client, answer_ms, 0);
-        let idle = evidence.idle_ns / evidence.polled_ns;
-        assert!(idle < 0.1, "{answer_ms}: idle {idle} {:?}", evidence.times);
+        let idle = evidence.sums.idle_ns / evidence.sums.polled_ns;
+        assert!(idle < 0.1, "{answer_ms}: idle {idle} {:?}", evidence.sums.times);
         let verdict = decide(&evidence);
         let most = verdict.facts.iter().find(|fact| fact.what.starts_with("at most, in the mean over all answers"));
         if let Some(Value::Time(ns)) = most.and_then(|fact| fact.value) {
@@ -177,8 +177,8 @@ fn quick_answers_that_are_long_are_not_taken_for_late_ones() {
         for answer_ms in [5, 200] {
             let evidence = polled_by_the_thousand(role, apart_ms, (answer_ms, 20), think_ms);
             let (waits, part, slow) = match role {
-                Role::Server => (evidence.service, Part::Service, Cause::SlowService),
-                Role::Client => (evidence.answer, Part::Answer, Cause::SlowAnswer),
+                Role::Server => (evidence.sums.service, Part::Service, Cause::SlowService),
+                Role::Client => (evidence.sums.answer, Part::Answer, Cause::SlowAnswer),
             };
             let case = format!("{role:?}, polls each {apart_ms} ms, {think_ms} ms, {answer_ms} ms: {waits:?}");
             let is_slow = answer_ms >= 200;
@@ -186,7 +186,7 @@ fn quick_answers_that_are_long_are_not_taken_for_late_ones() {
             if is_slow {
                 let mean_ms = waits.mean_ns().unwrap_or(0.0) / MS;
                 assert!((0.4..1.5).contains(&(mean_ms / answer_ms as f64)), "{case}: {mean_ms}");
-                let share = evidence.times.get(part) / evidence.polled_ns;
+                let share = evidence.sums.times.get(part) / evidence.sums.polled_ns;
                 let truth = answer_ms as f64 / (answer_ms + think_ms) as f64;
                 assert!((0.5..2.0).contains(&(share / truth)), "{case}: {share} of {truth}");
             }
@@ -208,7 +208,7 @@ fn waits_of_small_segments_that_follow_one_another_between_two_polls_are_several
         info.bytes_received = info.bytes_received.map(|received| received + 200);
         socket.connection.observe(&socket.reading);
     }
-    let held = socket.evidence().held;
+    let held = socket.evidence().sums.held;
     assert!(held.count >= 98, "{held:?}");
     assert!((30.0..50.0).contains(&(held.mean_ns().unwrap() / MS)), "{held:?}");
 }
@@ -236,9 +236,13 @@ fn a_slow_handshake_of_tls_opens_a_connection_however_far_apart_polls_are() {
         }
         socket.connection.opened_with_tls();
         let evidence = socket.evidence();
-        let set_up_ms = evidence.times.get(Part::SetUp) / MS;
-        assert!((160.0..=200.0).contains(&set_up_ms), "{role:?} {:?}", evidence.times);
-        assert_eq!((evidence.secured.count, evidence.answer.count + evidence.service.count), (1, 0), "{role:?}");
+        let set_up_ms = evidence.sums.times.get(Part::SetUp) / MS;
+        assert!((160.0..=200.0).contains(&set_up_ms), "{role:?} {:?}", evidence.sums.times);
+        assert_eq!(
+            (evidence.sums.secured.count, evidence.sums.answer.count + evidence.sums.service.count),
+            (1, 0),
+            "{role:?}"
+        );
     }
 }
 
@@ -259,6 +263,6 @@ fn answers_that_take_a_round_trip_or_two_are_limited_by_the_distance() {
             }
             socket.reading.info.unacked = 0;
         }
-        assert_eq!(cause(&socket.evidence()), wanted, "{polls} ms: {:?}", socket.evidence().times);
+        assert_eq!(cause(&socket.evidence()), wanted, "{polls} ms: {:?}", socket.evidence().sums.times);
     }
 }

@@ -15,18 +15,19 @@ const MS: f64 = 1e6;
 
 /// Ten seconds of one connection, of which each part took this share.
 fn evidence(parts: &[(Part, f64)]) -> Evidence {
-    let mut evidence = Evidence {
-        observed_ns: 10_000_000_000,
-        polls: 5_000,
-        polled_ns: 1e10,
-        connections: 1,
-        sent_bytes: 10_000_000,
-        segments_sent: 7_000,
-        ..Evidence::default()
-    };
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, connections: 1, ..Evidence::default() };
+    let sums = Sums { polls: 5_000, polled_ns: 1e10, sent_bytes: 10_000_000, segments_sent: 7_000, ..Sums::default() };
+    evidence.sums = sums;
     for (part, share) in parts {
-        evidence.times.add(*part, share * 1e10);
+        evidence.sums.times.add(*part, share * 1e10);
     }
+    evidence
+}
+
+/// That, with other sums.
+fn with(parts: &[(Part, f64)], change: impl FnOnce(&mut Sums)) -> Evidence {
+    let mut evidence = evidence(parts);
+    change(&mut evidence.sums);
     evidence
 }
 

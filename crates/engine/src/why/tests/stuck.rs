@@ -27,7 +27,7 @@ fn data_that_this_host_itself_drops_cannot_leave() {
 /// Whatever keeps it: where somebody waits and not a byte moves, nothing is healthy.
 #[test]
 fn connections_that_wait_and_on_which_nothing_moves_are_not_healthy() {
-    let stood = Evidence { sent_bytes: 0, received_bytes: 0, ..evidence(&[(Part::Transfer, 1.0)]) };
+    let stood = with(&[(Part::Transfer, 1.0)], |sums| (sums.sent_bytes, sums.received_bytes) = (0, 0));
     assert_eq!(decide(&stood).outcome, Outcome::NotEnough);
     assert_eq!(decide(&evidence(&[(Part::Transfer, 1.0)])).outcome, Outcome::Healthy);
 }
@@ -36,7 +36,7 @@ fn connections_that_wait_and_on_which_nothing_moves_are_not_healthy() {
 #[test]
 fn a_peer_that_is_gone_is_not_data_that_cannot_leave() {
     let mut gone = evidence(&[(Part::Timeout, 0.9), (Part::Transfer, 0.1)]);
-    (gone.stalled_ns, gone.stuck, gone.stuck_ns) = (9_000_000_000, 1, 1_000_000_000);
+    (gone.sums.stalled_ns, gone.stuck, gone.sums.stuck_ns) = (9_000_000_000, 1, 1_000_000_000);
     let verdict = decide(&gone);
     assert_eq!(verdict.outcome, Outcome::Slow(Cause::StalledPeer));
     assert!(verdict.sentence.starts_with("The peer does not answer"), "{}", verdict.sentence);

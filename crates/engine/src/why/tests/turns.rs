@@ -15,8 +15,8 @@ fn a_request_that_a_client_sends_in_two_pieces_is_no_wait_for_the_service() {
         socket.polls(10, |_| {});
     }
     let evidence = socket.evidence();
-    assert_eq!(evidence.times.get(Part::Service), 0.0, "{:?}", evidence.times);
-    assert!(evidence.times.get(Part::PeerPause) > 700.0 * MS, "{:?}", evidence.times);
+    assert_eq!(evidence.sums.times.get(Part::Service), 0.0, "{:?}", evidence.sums.times);
+    assert!(evidence.sums.times.get(Part::PeerPause) > 700.0 * MS, "{:?}", evidence.sums.times);
 }
 
 /// The client asks again at once: Nagle's algorithm may have held back the rest of the request before. A service that was slow has
@@ -41,7 +41,7 @@ fn a_service_is_not_surely_slow_whose_client_may_have_held_back_the_rest_of_its_
             });
         }
         let evidence = socket.evidence();
-        assert_eq!(evidence.times.get(Part::Service), 41.0 * 20.0 * MS, "{:?}", evidence.times);
+        assert_eq!(evidence.sums.times.get(Part::Service), 41.0 * 20.0 * MS, "{:?}", evidence.sums.times);
         assert_eq!((cause(&evidence), decide(&evidence).certainty), (Some(Cause::SlowService), Some(certainty)));
     }
 }
@@ -59,7 +59,7 @@ fn whoever_is_answered_at_once_after_a_pause_paused() {
         socket.both(100, 1);
         socket.reading.info.unacked = 0;
     }
-    let times = socket.evidence().times;
+    let times = socket.evidence().sums.times;
     assert!(times.get(Part::Service) < 40.0 * MS, "{times:?}");
 }
 
@@ -102,8 +102,13 @@ fn what_the_application_holds_back_is_in_no_queue() {
         });
     }
     let evidence = socket.evidence();
-    assert_eq!(evidence.times.get(Part::RemoteQueue), 0.0, "{:?}", evidence.times);
-    assert_eq!((cause(&evidence), evidence.pause.count), (Some(Cause::SlowApplication), 20), "{:?}", evidence.times);
+    assert_eq!(evidence.sums.times.get(Part::RemoteQueue), 0.0, "{:?}", evidence.sums.times);
+    assert_eq!(
+        (cause(&evidence), evidence.sums.pause.count),
+        (Some(Cause::SlowApplication), 20),
+        "{:?}",
+        evidence.sums.times
+    );
 }
 
 /// A service that answers after 30 ms, for 28 of which it waits for its name server, beside others that ask one for longer.
@@ -123,8 +128,8 @@ fn a_service_that_asks_a_slow_name_server_for_each_request_waits_for_that() {
         (0..100).for_each(|_| evidence.add_name(names_ms * 1_000_000));
         evidence.take_out_upstream();
         let slow = if names_ms == 28 { Cause::SlowNames } else { Cause::SlowService };
-        assert_eq!(cause(&evidence), Some(slow), "{names_ms}: {:?}", evidence.times);
-        let own_ms = evidence.times.get(Part::Service) / MS;
+        assert_eq!(cause(&evidence), Some(slow), "{names_ms}: {:?}", evidence.sums.times);
+        let own_ms = evidence.sums.times.get(Part::Service) / MS;
         assert_eq!(own_ms.round(), if names_ms == 28 { 200.0 } else { 3_000.0 });
     }
     // The target may also be a name server.
@@ -175,7 +180,7 @@ fn found(received: u64, found_ms: u32, sent_ms: u32) -> Socket {
 fn a_connection_that_was_answered_when_it_was_found_waited_for_nobody() {
     let mut evidence = found(100, 44, 1).evidence();
     (0..99).for_each(|_| evidence.add(&found(100, 44, 1).connection, key(Role::Client, 80), CountKind::Whole));
-    assert_eq!((evidence.times.total(), evidence.answer.count), (0.0, 0), "{:?}", evidence.times);
+    assert_eq!((evidence.sums.times.total(), evidence.sums.answer.count), (0.0, 0), "{:?}", evidence.sums.times);
     assert_eq!(evidence.poll_interval_ns(), 44.0 * MS);
 }
 
@@ -185,7 +190,12 @@ fn a_request_that_was_sent_before_its_connection_was_found_has_waited_since() {
     socket.polls(40, |_| {});
     socket.request();
     let evidence = socket.evidence();
-    assert_eq!((evidence.times.get(Part::Answer), evidence.answer.count), (71.0 * MS, 1), "{:?}", evidence.times);
+    assert_eq!(
+        (evidence.sums.times.get(Part::Answer), evidence.sums.answer.count),
+        (71.0 * MS, 1),
+        "{:?}",
+        evidence.sums.times
+    );
 }
 
 /// As of a proxy that opens a connection for each question: the answer, and the end, come between two polls.
@@ -205,8 +215,8 @@ fn a_request_on_a_connection_that_is_over_was_answered() {
             evidence.add(&socket.connection, key(role, 80), CountKind::Whole);
         }
         let (waits, slow) = match role {
-            Role::Client => (evidence.answer, Cause::SlowAnswer),
-            Role::Server => (evidence.service, Cause::SlowService),
+            Role::Client => (evidence.sums.answer, Cause::SlowAnswer),
+            Role::Server => (evidence.sums.service, Cause::SlowService),
         };
         assert_eq!((waits.count, waits.mean_ns()), (20, Some(300.0 * MS)), "{role:?}");
         assert_eq!(cause(&evidence), Some(slow), "{role:?}");
@@ -233,15 +243,15 @@ fn a_connection_that_was_found_by_chance_stands_for_those_that_were_not() {
     }
     evidence.add(&front.connection, key(Role::Server, 80), CountKind::Whole);
     evidence.take_out_upstream();
-    let times = [Part::Service, Part::Answer].map(|part| evidence.times.get(part).round());
-    assert_eq!(times, [50.0 * 2.0 * MS, 50.0 * 100.0 * MS], "{:?}", evidence.times);
+    let times = [Part::Service, Part::Answer].map(|part| evidence.sums.times.get(part).round());
+    assert_eq!(times, [50.0 * 2.0 * MS, 50.0 * 100.0 * MS], "{:?}", evidence.sums.times);
     assert_eq!(cause(&evidence), Some(Cause::SlowAnswer));
 }
 
 /// As nginx does before a slow service: searches find a few of these connections.
 #[test]
 fn a_service_that_opens_a_connection_for_each_question_is_not_surely_the_slow_one() {
-    let mut proxy = Evidence { service: silences(767, 31), ..evidence(&[(Part::Service, 1.0)]) };
+    let mut proxy = with(&[(Part::Service, 1.0)], |sums| sums.service = silences(767, 31));
     assert_eq!(decide(&proxy).certainty, Some(Certainty::Sure));
     let (mut brief, key) =
         (Socket::new(Role::Client), Key { peer: "127.0.0.1".parse().unwrap(), ..key(Role::Client, 7101) });
@@ -254,7 +264,7 @@ fn a_service_that_opens_a_connection_for_each_question_is_not_surely_the_slow_on
     assert_eq!((verdict.outcome, verdict.certainty), (Outcome::Slow(Cause::SlowService), Some(Certainty::Possible)));
     assert_eq!(verdict.remedies[0].command, "dwell why :7101");
     // Its own clients, whose ends are on this host too, are none that it asks.
-    let mut served = Evidence { service: silences(767, 31), ..evidence(&[(Part::Service, 1.0)]) };
+    let mut served = with(&[(Part::Service, 1.0)], |sums| sums.service = silences(767, 31));
     for _ in 0..4 {
         served.add(&brief.connection, key, CountKind::WithPeer);
     }
@@ -282,7 +292,7 @@ fn a_connection_that_ends_after_messages_or_a_last_frame_was_owed_nothing() {
     let waits = |socket: &mut Socket| {
         socket.connection.end();
         let evidence = socket.evidence();
-        (evidence.answer.count, evidence.times.get(Part::Answer))
+        (evidence.sums.answer.count, evidence.sums.times.get(Part::Answer))
     };
     let mut ships = Socket::new(Role::Client);
     for _ in 0..10 {
@@ -318,7 +328,7 @@ fn what_a_connection_that_is_kept_for_later_has_not_read_keeps_nobody_waiting() 
             socket.polls(5, |_| {});
             socket.request();
         }
-        let times = socket.evidence().times;
+        let times = socket.evidence().sums.times;
         assert!(times.get(Part::Reader) < 10.0 * MS, "{state}: {times:?}");
     }
     // A program that reads each answer late waits with it, also if it asks again at once.

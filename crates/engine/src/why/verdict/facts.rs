@@ -13,8 +13,8 @@ pub(super) fn traffic(evidence: &Evidence) -> Vec<Fact> {
     let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
     vec![
         fact("connections", Value::Count(evidence.connections)),
-        fact("sent and acknowledged", Value::Bytes(evidence.sent_bytes)),
-        fact("received in order", Value::Bytes(evidence.received_bytes)),
+        fact("sent and acknowledged", Value::Bytes(evidence.sums.sent_bytes)),
+        fact("received in order", Value::Bytes(evidence.sums.received_bytes)),
     ]
 }
 
@@ -28,14 +28,14 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
     let out_of_order = evidence.out_of_order().filter(|share| *share > 0.0);
     let mut facts = traffic(evidence);
     facts.extend([
-        time("round trip of transfers", evidence.transfers.mean_ns(), "tcp_info rtt"),
-        time("shortest round trip of transfers", evidence.transfers.base_ns(), "tcp_info min_rtt"),
-        time("round trip of messages", evidence.messages.mean_ns(), "tcp_info rtt"),
+        time("round trip of transfers", evidence.sums.transfers.mean_ns(), "tcp_info rtt"),
+        time("shortest round trip of transfers", evidence.sums.transfers.base_ns(), "tcp_info min_rtt"),
+        time("round trip of messages", evidence.sums.messages.mean_ns(), "tcp_info rtt"),
         share("segments sent again", evidence.loss()),
         share("segments received out of order: lost on the way, or overtaken", out_of_order),
-        share("peer's window was the limit", Some(evidence.times.share(Part::ReceiverWindow))),
-        share("send buffer was the limit", Some(evidence.times.share(Part::SendBuffer))),
-        share("congestion window was full while data waited to leave", evidence.unsent.full()),
+        share("peer's window was the limit", Some(evidence.sums.times.share(Part::ReceiverWindow))),
+        share("send buffer was the limit", Some(evidence.sums.times.share(Part::SendBuffer))),
+        share("congestion window was full while data waited to leave", evidence.sums.unsent.full()),
         time("mean time to answer a request here", of_all(&served), "polls"),
         time("mean wait for an answer", of_all(&awaited), "polls"),
         time("mean wait to be read", evidence.receive_buffer.mean_ns().map(|ns| ns as f64), "byte counts"),
@@ -47,7 +47,7 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
     );
     facts.iter_mut().for_each(|fact| fact.speaks_for = true);
     facts.extend((evidence.names.count > 0).then(|| names::waits(evidence)).into_iter().flatten());
-    facts.extend((evidence.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
+    facts.extend((evidence.sums.set_ups.count > 0).then(|| set_up::waits(evidence)).into_iter().flatten());
     facts.extend(set_up::unanswered(evidence));
     facts.retain(|fact| fact.value.is_some());
     facts
@@ -57,15 +57,15 @@ pub(super) fn healthy_facts(evidence: &Evidence) -> Vec<Fact> {
 pub(super) fn unanswered(evidence: &Evidence) -> [Fact; 2] {
     let fact = |what, value| Fact { what, value: Some(value), method: "tcp_info", speaks_for: true };
     [
-        fact("connections on which the client spoke last", Value::Count(evidence.unanswered.count)),
-        fact("longest time since", Value::Time(evidence.unanswered.longest_ns as f64)),
+        fact("connections on which the client spoke last", Value::Count(evidence.sums.unanswered.count)),
+        fact("longest time since", Value::Time(evidence.sums.unanswered.longest_ns as f64)),
     ]
 }
 
 /// What clients have sent while dwell looked, and had no answer to, if that is long ago.
 pub(super) fn owed(evidence: &Evidence) -> Option<String> {
     const LONG_NS: u64 = 1_000_000_000;
-    let Silences { count, longest_ns, .. } = evidence.owed;
+    let Silences { count, longest_ns, .. } = evidence.sums.owed;
     let longest_s = longest_ns as f64 / 1e9;
     (longest_ns >= LONG_NS).then(|| match count {
         1 => format!("on a connection the client spoke last, {longest_s:.1} s ago, and may be owed an answer"),

@@ -14,12 +14,12 @@ use super::{
 pub(super) fn no_traffic(verdict: &mut Verdict, evidence: &Evidence) {
     verdict.sentence = no_traffic_sentence(evidence);
     verdict.facts = traffic(evidence);
-    if evidence.unanswered.count > 0 {
+    if evidence.sums.unanswered.count > 0 {
         verdict.facts.extend(unanswered(evidence));
         verdict.unseen.insert(0, unseen::owed(evidence));
     }
-    if evidence.ends_of_requests.failed() > 0 {
-        verdict.sentence = evidence.ends_of_requests.sentence();
+    if evidence.sums.ends_of_requests.failed() > 0 {
+        verdict.sentence = evidence.sums.ends_of_requests.sentence();
         verdict.unseen.insert(0, unseen::failure(evidence));
     }
     if evidence.datagrams.is_some() {
@@ -65,10 +65,10 @@ fn no_traffic_sentence(evidence: &Evidence) -> String {
         ),
         (0, None) => "No TCP connection of the target was seen.".into(),
         (0, Some(_)) => "The target uses UDP alone, and its sockets dropped nothing.".into(),
-        (_, Some(_)) if evidence.unanswered.count == 0 => {
+        (_, Some(_)) if evidence.sums.unanswered.count == 0 => {
             "The TCP connections of the target were idle. It uses UDP too, and its sockets dropped nothing.".into()
         }
-        _ if evidence.unanswered.count > 0 => {
+        _ if evidence.sums.unanswered.count > 0 => {
             "Nothing was sent. Clients spoke last on some connections: they may be owed an answer, or not.".into()
         }
         _ => "The connections of the target were idle: nothing was sent, and nobody waited.".into(),
@@ -88,8 +88,8 @@ pub(super) fn not_enough(verdict: &mut Verdict, evidence: &Evidence) {
         return;
     }
     verdict.unseen.insert(0, unseen::missing(evidence));
-    if evidence.ends_of_requests.mostly_fail() && evidence.unexplained() < MIN_SHARE {
-        verdict.sentence = evidence.ends_of_requests.sentence();
+    if evidence.sums.ends_of_requests.mostly_fail() && evidence.unexplained() < MIN_SHARE {
+        verdict.sentence = evidence.sums.ends_of_requests.sentence();
         verdict.unseen[0] = unseen::failure(evidence);
     }
 }
@@ -105,8 +105,9 @@ pub(super) fn sparse(evidence: &Evidence) -> Option<(&'static str, f64)> {
         return None;
     }
     let polls = ("polls", evidence.poll_interval_ns());
-    let mut close = Evidence { polls: u64::MAX, look_interval_ns: 0.0, search_interval_ns: 0.0, ..evidence.clone() };
-    for (waits, answers) in [&mut close.service, &mut close.answer].into_iter().zip(evidence.answered_polls) {
+    let mut close = Evidence { look_interval_ns: 0.0, search_interval_ns: 0.0, ..evidence.clone() };
+    close.sums.polls = u64::MAX;
+    for (waits, answers) in [&mut close.sums.service, &mut close.sums.answer].into_iter().zip(evidence.answered_polls) {
         waits.count = waits.count.max(answers);
     }
     let of_causes = Cause::ALL.into_iter().filter(|cause| cause.assess(&close).holds).map(|cause| match cause {

@@ -208,7 +208,7 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
         Outcome::Slow(cause) => Some(cause.name()),
         Outcome::Healthy | Outcome::NoTraffic | Outcome::NotEnough => None,
     };
-    let active = evidence.times.total();
+    let active = evidence.sums.times.total();
     let body = VerdictObject {
         target: &evidence.target.name,
         outcome: outcome_name(verdict.outcome),
@@ -224,7 +224,7 @@ pub(super) fn verdict(why: &Why<'_>, objects: &mut Objects<'_>) {
         connections: evidence.connections,
         poll_interval_ns: evidence.poll_interval_ns() as u64,
         active_ns: active as u64,
-        idle_ns: evidence.idle_ns as u64,
+        idle_ns: evidence.sums.idle_ns as u64,
         parts: verdict
             .parts
             .iter()

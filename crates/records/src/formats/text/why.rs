@@ -49,7 +49,7 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec
     }
     let looked = trimmed(evidence.observed_ns);
     let connections = crate::counted(evidence.connections, "connection", "connections");
-    let idle = evidence.idle_ns / (evidence.idle_ns + evidence.times.total()).max(1.0) * 100.0;
+    let idle = evidence.sums.idle_ns / (evidence.sums.idle_ns + evidence.sums.times.total()).max(1.0) * 100.0;
     put(out, format_args!("\nCertainty\n"));
     let certainty = verdict.certainty.map_or("none", Certainty::name);
     let seen = match &evidence.path {

@@ -404,7 +404,8 @@ impl Survey {
             }
             Some((None, None, closer)) => {
                 all.unseen.push(too_many(&all, &closer));
-                (all.service, all.answer, all.answered_polls) = (closer.service, closer.answer, closer.answered_polls);
+                (all.sums.service, all.sums.answer, all.answered_polls) =
+                    (closer.sums.service, closer.sums.answer, closer.answered_polls);
                 all
             }
             _ => all,

@@ -27,7 +27,7 @@ const LEAST_LOOKS: f64 = 14.0;
 
 /// Whether looks at a process that may be what others wait for were too few to find it waiting for a disk.
 fn too_seldom(evidence: &Evidence, process: &Process) -> bool {
-    let program = evidence.times.share_of(&[Part::Reader, Part::Service, Part::Application]);
+    let program = evidence.sums.times.share_of(&[Part::Reader, Part::Service, Part::Application]);
     process.look_interval_ns * LEAST_LOOKS > evidence.observed_ns as f64 && program >= 0.3
 }
 

@@ -4,7 +4,7 @@ use super::{
     super::super::{cause::stalled_peer::MIN_STALL_NS, connection::FEW_ROUND_TRIPS},
     *,
 };
-use crate::why::evidence::FIRST_TIMEOUT_NS;
+use crate::why::{Sums, evidence::FIRST_TIMEOUT_NS};
 
 impl Conversation {
     /// Ends the observation at the end of the capture. Returns the figures.
@@ -69,46 +69,49 @@ impl Conversation {
         ConnectionFigures {
             ends: Some(ends),
             role,
-            polls: self.packets[0] + self.packets[1],
             is_one_way,
             began_before: self.set_up.syn_ns.is_none(),
             segments_missed: if self.packets.contains(&0) { 0 } else { figures.missed + theirs.missed },
-            times,
-            idle_ns,
-            left_open_ns: left_open_ns as f64,
-            polled_ns: all_ns + left_open_ns as f64,
-            transfers: self.transfers[local],
-            queued: self.queued[local],
-            messages,
-            busy_polls: figures.busy_ns / 1_000_000,
-            closed_polls: figures.closed_ns / 1_000_000,
-            service: if role == Role::Server {
-                beyond.unwrap_or_else(|| self.with_within(self.served().0))
-            } else {
-                Silences::default()
-            },
-            answer: if role == Role::Client {
-                beyond.unwrap_or_else(|| self.with_within(answer))
-            } else {
-                Silences::default()
-            },
-            pause: self.quiet[local][local].with(&figures.pauses),
-            segments_sent: figures.segments,
-            segments_sent_again: figures.again,
-            segments_sent_needlessly: figures.spurious(),
-            segments_received: theirs.segments,
-            segments_out_of_order: theirs.overtaken + theirs.again,
-            sent_bytes: figures.bytes,
-            received_bytes: theirs.bytes,
-            timeouts: figures.timeouts.with(&theirs.timeouts),
-            held: figures.held.with(&theirs.held),
-            slow_starts: figures.slow_starts,
-            set_ups,
             unopened_ns,
-            set_up_retries: self.set_up.retries,
-            stalled_ns: figures.stalled_ns,
-            overtaken: figures.overtaken,
-            ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
+            sums: Sums {
+                polls: self.packets[0] + self.packets[1],
+                times,
+                idle_ns,
+                left_open_ns: left_open_ns as f64,
+                polled_ns: all_ns + left_open_ns as f64,
+                transfers: self.transfers[local],
+                queued: self.queued[local],
+                messages,
+                busy_polls: figures.busy_ns / 1_000_000,
+                closed_polls: figures.closed_ns / 1_000_000,
+                service: if role == Role::Server {
+                    beyond.unwrap_or_else(|| self.with_within(self.served().0))
+                } else {
+                    Silences::default()
+                },
+                answer: if role == Role::Client {
+                    beyond.unwrap_or_else(|| self.with_within(answer))
+                } else {
+                    Silences::default()
+                },
+                pause: self.quiet[local][local].with(&figures.pauses),
+                segments_sent: figures.segments,
+                segments_sent_again: figures.again,
+                segments_sent_needlessly: figures.spurious(),
+                segments_received: theirs.segments,
+                segments_out_of_order: theirs.overtaken + theirs.again,
+                sent_bytes: figures.bytes,
+                received_bytes: theirs.bytes,
+                timeouts: figures.timeouts.with(&theirs.timeouts),
+                held: figures.held.with(&theirs.held),
+                slow_starts: figures.slow_starts,
+                set_ups,
+                set_up_retries: self.set_up.retries,
+                stalled_ns: figures.stalled_ns,
+                overtaken: figures.overtaken,
+                ends_of_requests: if is_one_way { RequestEnds::default() } else { self.ends_of_requests },
+                ..Sums::default()
+            },
             ..ConnectionFigures::default()
         }
     }

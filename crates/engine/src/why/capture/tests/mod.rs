@@ -143,8 +143,8 @@ impl Wire {
     /// All time of the connections is in a part or idle.
     fn verdict(self) -> Verdict {
         let evidence = self.replay.evidence("test");
-        let divided_ns = evidence.times.total() - evidence.times.get(Part::Names) + evidence.idle_ns;
-        assert!((divided_ns - evidence.polled_ns).abs() < 1e3, "{divided_ns} of {}", evidence.polled_ns);
+        let divided_ns = evidence.sums.times.total() - evidence.sums.times.get(Part::Names) + evidence.sums.idle_ns;
+        assert!((divided_ns - evidence.sums.polled_ns).abs() < 1e3, "{divided_ns} of {}", evidence.sums.polled_ns);
         decide(&evidence)
     }
 }
