@@ -64,6 +64,9 @@ impl Balancer {
         self.update_pressure()?;
         let is_held = self.figures.pressure.is_some();
         self.steer(&connections, is_held);
+        let seen = self.vips.iter().flat_map(|run| run.backends.iter().filter_map(|backend| backend.seen));
+        let strays: Vec<(u32, u64)> = seen.map(|seen| (seen.real, seen.strays)).filter(|it| it.1 > 0).collect();
+        self.plane.take_open(&strays)?;
         self.figures.connections = Some(connections);
         self.update_unfinished();
         self.update_unnamed();

@@ -169,7 +169,15 @@ mod tests {
             measured: Some(measured(connections, ns)),
             ..BackendReport::default()
         };
-        let own = BackendStats { real: 3, configured: 2.0, latency: None, requests: 0, active: 0, is_usable: false };
+        let own = BackendStats {
+            real: 3,
+            configured: 2.0,
+            latency: None,
+            requests: 0,
+            active: 0,
+            strays: 0,
+            is_usable: false,
+        };
         let (view, stats) = merge(&config, &own, &[&report(3, 1e6), &report(9, 5e6)]);
         assert_eq!(view, View::default());
         assert_eq!((stats.real, stats.configured, stats.requests, stats.active), (3, 2.0, 120, 12));

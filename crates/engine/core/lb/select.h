@@ -118,8 +118,13 @@ static __always_inline int dwell_is_first_syn(const struct dwell_packet *packet)
 	return packet->kind == DWELL_KIND_TCP && (packet->tcp_flags & (DWELL_TCP_SYN | others)) == DWELL_TCP_SYN;
 }
 
-/* Returns the real of a list that has the fewest open connections for its weight once it has this one too; 0 if the list
- * is empty. The hash decides where to begin, so that reals that are alike take turns.
+/* Counts of open connections that differ by less than this part are alike: otherwise a flood, whose connections stay open, leaves
+ * a remainder that sends all short ones to the same real.
+ */
+#define DWELL_ALIKE 16
+
+/* Returns the real of a list that has the fewest open connections for its weight once it has this one too, or about as few; 0 if
+ * the list is empty. The hash decides where to begin, so that reals that are alike take turns.
  */
 static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash)
 {
@@ -140,7 +145,7 @@ static __always_inline __u32 dwell_least(void *embedder, __u32 table, __u64 hash
 		const __s64 *counted = dwell_open_at(embedder, member->real);
 		__u64 open = 1 + (counted && *counted > 0 ? *counted : 0);
 
-		if (open * best_weight < best_open * member->weight) {
+		if (open * best_weight * (DWELL_ALIKE + 1) < best_open * member->weight * DWELL_ALIKE) {
 			best = member->real;
 			best_open = open;
 			best_weight = member->weight;

@@ -78,9 +78,13 @@ pub struct Intervals {
     config: IntervalsConfig,
     /// The number of intervals that count, with the last one.
     look_back: u32,
+    /// The length of an interval.
+    interval: Duration,
     /// How many connections a measured one stands for.
     stands_for: u32,
     reals: HashMap<u32, Real>,
+    /// Of all backends.
+    answered: Answered,
 }
 
 /// The history of a backend. The last interval is the current one.
@@ -88,16 +92,41 @@ pub struct Intervals {
 struct Real {
     requests: u64,
     intervals: VecDeque<HashMap<Connection, Sum>>,
+    answered: Answered,
+}
+
+/// Responses by interval, the last of which is the current one, for as long as requests may wait.
+#[derive(Debug, Clone, Default)]
+struct Answered {
+    before: VecDeque<u64>,
+    current: u64,
+}
+
+impl Answered {
+    /// Ends the interval. As many as `most` are kept.
+    fn end(&mut self, most: usize) {
+        self.before.push_front(std::mem::take(&mut self.current));
+        self.before.truncate(most);
+    }
+
+    /// Returns those of the last intervals, with the current one.
+    fn of_last(&self, intervals: usize) -> u64 {
+        self.current + self.before.iter().take(intervals.saturating_sub(1)).sum::<u64>()
+    }
 }
 
 impl Default for Real {
     fn default() -> Real {
-        Real { requests: 0, intervals: VecDeque::from([HashMap::new()]) }
+        Real { requests: 0, intervals: VecDeque::from([HashMap::new()]), answered: Answered::default() }
     }
 }
 
 /// The percentiles of [`Latency::percentiles_ns`].
 const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
+/// One request in so many that began at the same time and waits while the others have their answers is a stray.
+const STRAY: u64 = 5;
+/// Responses that show that a backend answers.
+const ANSWERS: u64 = 2;
 /// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
 const OVERDUE: u64 = 4;
 
@@ -142,7 +171,9 @@ impl Intervals {
     /// A constant is out of its range.
     pub fn new(config: IntervalsConfig, interval: Duration) -> Result<Intervals, OutOfRange> {
         config.check()?;
-        Ok(Intervals { config, look_back: intervals(config.look_back, interval), stands_for: 1, reals: HashMap::new() })
+        let look_back = intervals(config.look_back, interval);
+        let (reals, answered) = (HashMap::new(), Answered::default());
+        Ok(Intervals { config, look_back, interval, stands_for: 1, reals, answered })
     }
 
     /// Returns this aggregation for a sample of all connections: a request of one of these stands for requests of so many
@@ -170,18 +201,27 @@ impl Intervals {
             singles: singles().unwrap_or_default(),
         });
         self.record(real, connection, record.epoch.requests.into(), responses);
+        if !is_of_use {
+            self.count(real, estimate.batches);
+        }
+    }
+
+    /// Counts responses.
+    fn count(&mut self, real: u32, responses: u64) {
+        self.reals.entry(real).or_default().answered.current += responses;
+        self.answered.current += responses;
     }
 
     /// Adds requests of a connection, and its responses, if any, that are known exactly.
     pub fn record(&mut self, real: u32, connection: Connection, requests: u64, responses: Option<Responses>) {
         let stats = self.reals.entry(real).or_default();
         stats.requests += requests;
-        let (Some(responses), Some(newest)) = (responses, stats.intervals.back_mut()) else {
-            return;
-        };
+        let Some(responses) = responses else { return };
         let Responses { count, mean_ns, singles } = responses;
+        self.count(real, count);
         let sum = Sum { responses: count as f64, ns: mean_ns as f64 * count as f64, samples: 1, singles };
-        newest.entry(connection).or_default().add(&sum);
+        let newest = self.reals.get_mut(&real).and_then(|stats| stats.intervals.back_mut());
+        newest.into_iter().for_each(|newest| newest.entry(connection).or_default().add(&sum));
     }
 
     /// Ends the interval. Returns the statistics of these backends, in their order, and drops the history of all
@@ -211,9 +251,18 @@ impl Intervals {
             .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &Overdue::default()))
             .collect();
         let (usual_ns, stands_for) = (median_ns(&answered), u64::from(self.stands_for));
+        let usable = backends.iter().filter(|backend| backend.is_usable).count().max(1) as u64;
+        let longest = intervals(Duration::from_nanos(Pending::LONGEST_NS), self.interval) as usize;
         let stats = backends.iter().zip(answered).map(|(backend, answered)| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
-            let overdue = Overdue::of(&backend.pending, answered.map(|own| own.mean_ns).or(usual_ns));
+            let mut pending = backend.pending;
+            let strays = pending.forget(|age_ns, count| {
+                let past = intervals(Duration::from_nanos(age_ns), self.interval) as usize;
+                let (own, all) = (real.answered.of_last(past), self.answered.of_last(past) / usable);
+                let others = if own >= ANSWERS { own.max(all) } else { own };
+                u64::from(count) * STRAY < others
+            });
+            let overdue = Overdue::of(&pending, answered.map(|own| own.mean_ns).or(usual_ns));
             let stats = BackendStats {
                 real: backend.real,
                 configured: backend.configured,
@@ -223,10 +272,12 @@ impl Intervals {
                 },
                 requests: real.requests * stands_for,
                 active: backend.active,
+                strays,
                 is_usable: backend.is_usable,
             };
             let result = result(&real.intervals, &overdue, stats);
             real.requests = 0;
+            real.answered.end(longest);
             real.intervals.push_back(HashMap::new());
             while real.intervals.len() > self.look_back as usize {
                 real.intervals.pop_front();
@@ -236,6 +287,7 @@ impl Intervals {
         });
         let stats = stats.collect();
         self.reals = next;
+        self.answered.end(longest);
         stats
     }
 }
@@ -278,7 +330,7 @@ fn is_single(record: &Record, estimate: &Estimate) -> bool {
 }
 
 impl IntervalsConfig {
-    /// Returns the latency over the newest intervals that together have enough connections. An overdue request counts as
+    /// Returns the latency over the newest intervals that together have enough connections. An overdue request that is no stray counts as
     /// a response that took as long as it has waited: a backend that answers nothing makes no estimate, and that is not
     /// good news. Such requests of few of the networks whose clients are answered count for nothing: they may have been
     /// sent to wait.

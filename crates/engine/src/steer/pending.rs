@@ -15,6 +15,9 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// What has waited for longer does not count.
+    pub(super) const LONGEST_NS: u64 = 1 << (abi::DWELL_PENDING_LOG_MIN + abi::DWELL_PENDING_LOGS);
+
     /// Converts from the core's format.
     pub fn from_core(pending: &abi::dwell_pending) -> Pending {
         Pending { counts: pending.count, networks: pending.networks.map(Networks) }
@@ -44,6 +47,20 @@ impl Pending {
         let octaves = (abi::DWELL_PENDING_LOG_MIN..).zip(self.counts);
         let ages = octaves.map(|(log, count)| (if log == abi::DWELL_PENDING_LOG_MIN { 0 } else { 1 << log }, count));
         ages.filter(move |(age, count)| *age >= age_ns && *count > 0)
+    }
+
+    /// Forgets the requests of octaves for which `is_stray` holds, given the least age in it and the number of requests. Returns
+    /// how many that were.
+    pub(super) fn forget(&mut self, is_stray: impl Fn(u64, u32) -> bool) -> u64 {
+        let mut forgotten = 0;
+        let octaves = self.counts.iter_mut().zip(&mut self.networks);
+        for (log, (count, networks)) in (abi::DWELL_PENDING_LOG_MIN..).zip(octaves) {
+            if *count > 0 && is_stray(1 << log, *count) {
+                forgotten += u64::from(std::mem::take(count));
+                *networks = Networks::default();
+            }
+        }
+        forgotten
     }
 
     /// Returns the networks of clients with a request from the octave of an age on.

@@ -128,8 +128,15 @@ fn a_connection_counts_by_its_responses_up_to_a_limit() {
         samples: 3,
         intervals: 1,
     };
-    let expected =
-        BackendStats { real: 1, configured: 1.0, latency: Some(latency), requests: 1_004, active: 4, is_usable: true };
+    let expected = BackendStats {
+        real: 1,
+        configured: 1.0,
+        latency: Some(latency),
+        requests: 1_004,
+        active: 4,
+        strays: 0,
+        is_usable: true,
+    };
     assert_eq!(seen, [expected]);
     assert_eq!(seen[0].freshness(), 251.0);
 }
@@ -178,6 +185,37 @@ fn requests_that_wait_for_far_longer_than_usual_count_although_nothing_has_answe
     // Ages are known within an octave: these are at least 2^29 and 2^31 ns.
     assert_eq!(end(0, waiting(1_000 * MS, 3)), Some((1 << 29, 3, 1)));
     assert_eq!(end(0, waiting(3_000 * MS, 3)), Some((1 << 31, 3, 1)));
+}
+
+/// As if their server had reset them, or their packets went by way of another balancer.
+#[test]
+fn few_requests_that_wait_while_later_ones_are_answered_count_for_nothing() {
+    let mut intervals = intervals(6);
+    let mut end = |answers: [u32; 2], age_ns: u64, count: usize| {
+        for (real, answers) in [1, 2].into_iter().zip(answers) {
+            (0..answers).for_each(|number| intervals.add(real, &record(number, 2), &estimate(10 * MS, 2)));
+        }
+        let mut state = backend(1);
+        (0..count).for_each(|_| state.pending.add(client(0, 1), age_ns));
+        let seen = intervals.end(&[state, backend(2)])[0];
+        (seen.latency.map(|latency| latency.mean_ns), seen.strays)
+    };
+    for _ in 0..9 {
+        assert_eq!(end([10, 10], 0, 0), (Some(10 * MS), 0));
+    }
+    // It has answered 60 in the three intervals of which the octave of their age is.
+    assert_eq!(end([10, 10], 3_000 * MS, 7), (Some(10 * MS), 7));
+    assert!(end([10, 10], 3_000 * MS, 20).0 > Some(100 * MS), "many wait");
+    assert!(end([10, 10], 300 * MS, 9).0 > Some(50 * MS), "many have begun to wait");
+    // It is avoided, and answers what it gets. Others answer more.
+    for _ in 0..9 {
+        end([0, 10], 10_000 * MS, 1);
+    }
+    assert_eq!(end([1, 10], 17_000 * MS, 1).1, 1);
+    for _ in 0..20 {
+        end([0, 10], 10_000 * MS, 1);
+    }
+    assert_eq!(end([0, 10], 17_000 * MS, 1).1, 0, "it answers nothing any more");
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn seen(ms: &[Option<f64>]) -> Vec<BackendStats> {
         latency: ms.map(latency),
         requests: 100,
         active: 10,
+        strays: 0,
         is_usable: true,
     });
     seen.collect()
@@ -295,7 +296,7 @@ fn any_seen() -> impl Strategy<Value = (BackendStats, f64)> {
     (latency, rest, 0.1..4.0).prop_map(|(latency, rest, weight)| {
         let (configured, requests, active, is_usable) = rest;
         let latency = latency.map(|(ns, error_ns)| Latency { ns, error_ns, ..self::latency(1.0) });
-        let seen = BackendStats { real: 0, configured, latency, requests, active, is_usable };
+        let seen = BackendStats { real: 0, configured, latency, requests, active, strays: 0, is_usable };
         (seen, weight)
     })
 }

@@ -389,6 +389,21 @@ impl Plane {
         maps::write_array(&self.map("open"), "open", &numbers, &open)
     }
 
+    /// Takes connections that are probably over from those that backends have open, given by their numbers.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read or written.
+    pub fn take_open(&mut self, over: &[(u32, u64)]) -> Result<(), Error> {
+        let Some(last) = over.iter().map(|(number, _)| *number).max() else {
+            return Ok(());
+        };
+        let open: Vec<i64> = maps::read_array(&self.map("open"), "open", last + 1)?;
+        let left = |(number, over): &(u32, u64)| (open[*number as usize] - over.cast_signed()).max(0);
+        let (numbers, left): (Vec<u32>, Vec<i64>) = over.iter().map(|it| (it.0, left(it))).unzip();
+        maps::write_array(&self.map("open"), "open", &numbers, &left)
+    }
+
     /// Returns the counters, summed over all CPUs.
     ///
     /// # Errors

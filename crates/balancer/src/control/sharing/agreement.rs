@@ -93,6 +93,7 @@ impl RunningVip {
                     configured: run.backend.weight,
                     latency: None,
                     requests: 0,
+                    strays: 0,
                     active: 0,
                     is_usable: false,
                 });
