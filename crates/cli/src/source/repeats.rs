@@ -21,9 +21,14 @@ const KNOWN: u64 = 5;
 /// Segments among which those are looked for that have passed at another place, and the least number that tells.
 const MOST_AFAR: usize = 16_384;
 const LEAST_AFAR: u64 = 50;
-/// How much of a packet is compared, from its IP header on: both headers, with the checksum of what follows.
+/// How much of a segment of TCP is compared, from its IP header on: both headers, with the checksum of what follows. Of others, all
+/// is: inner headers may be long, and the checksum of a tunnel may be constant.
 const COMPARED: usize = 100;
 const TCP: u8 = 6;
+/// ICMP, UDP, and ICMPv6: whoever sends them again waits for longer than a copy takes. A tunnel may have a segment of TCP in it.
+const NEVER_SENT_AGAIN_SO_SOON: [u8; 3] = [1, 17, 58];
+/// UDP ports of VXLAN and Geneve.
+const TUNNELS: [u16; 3] = [4789, 8472, 6081];
 const SYN: u8 = 2;
 
 /// Recognizes packets that passed before.
@@ -123,7 +128,7 @@ struct Identity {
     packet: u64,
     /// A hash of the rest. Where it differs, the packet has passed at another interface.
     frame: u64,
-    /// Whether no retransmission looks like it: it has an identification, or nothing of TCP that is sent again so soon.
+    /// Whether no retransmission looks like it: it has an identification, or is of a protocol that sends nothing again so soon.
     is_unique: bool,
     is_numbered_data: bool,
 }
@@ -134,11 +139,11 @@ impl Identity {
     fn of(packet: &Observation<'_>) -> Option<Identity> {
         let (offset, vlans) = ip_offset(packet)?;
         let ip = packet.data.get(offset..)?;
-        let length = |at: usize| ip.get(at..at + 2).map(|bytes| usize::from(bytes[0]) << 8 | usize::from(bytes[1]));
+        let word = |at: usize| ip.get(at..at + 2).map(|bytes| usize::from(bytes[0]) << 8 | usize::from(bytes[1]));
         // What a router changes: time to live and checksum, or the hop limit.
         let (changed, header, end, protocol, has_number): (&[usize], _, _, _, _) = match ip.first()? >> 4 {
-            4 => (&[8, 10, 11], usize::from(ip[0] & 15) * 4, length(2)?, *ip.get(9)?, length(4)? != 0),
-            6 => (&[7], 40, 40 + length(4)?, *ip.get(6)?, false),
+            4 => (&[8, 10, 11], usize::from(ip[0] & 15) * 4, word(2)?, *ip.get(9)?, word(4)? != 0),
+            6 => (&[7], 40, 40 + word(4)?, *ip.get(6)?, false),
             _ => return None,
         };
         let (mut is_opening, mut has_data) = (false, false);
@@ -149,14 +154,22 @@ impl Identity {
                 return None;
             }
         }
-        let mut bytes = [0; COMPARED];
-        let length = ip.len().min(COMPARED);
-        bytes[..length].copy_from_slice(&ip[..length]);
-        changed.iter().for_each(|byte| bytes[*byte] = 0);
+        // Without the padding of a short frame. A segment that is not cut up yet may have no length.
+        let end = if end > header { end.min(ip.len()) } else { ip.len() };
+        let compared = if protocol == TCP { end.min(COMPARED) } else { end };
+        let (mut alike, mut from) = (DefaultHasher::new(), 0);
+        (interface(packet), vlans).hash(&mut alike);
+        for &byte in changed {
+            alike.write(ip.get(from..byte)?);
+            from = byte + 1;
+        }
+        alike.write(ip.get(from..compared)?);
+        let is_tunnel = || word(header + 2).is_some_and(|port| TUNNELS.contains(&(port as u16)));
+        let is_plain = NEVER_SENT_AGAIN_SO_SOON.contains(&protocol) && !is_tunnel();
         Some(Identity {
-            packet: hash(&(interface(packet), vlans, bytes)),
+            packet: alike.finish(),
             frame: hash(&(&packet.data[..offset], ip.get(changed[0]))),
-            is_unique: has_number || is_opening || protocol != TCP,
+            is_unique: has_number || is_opening || is_plain,
             is_numbered_data: has_number && has_data,
         })
     }
@@ -285,6 +298,27 @@ mod tests {
         let numbered = segment(Some(1), None, 1);
         assert_eq!([0, 1_000].map(|time_ns| has(&mut mirrored, time_ns, &numbered)), [false, true]);
         assert_eq!([2_000, 3_000].map(|time_ns| has(&mut mirrored, time_ns, &data)), [false, true]);
+    }
+
+    /// The kernel leaves the checksum of such a tunnel to the device, so that it is constant here.
+    #[test]
+    fn packets_in_a_tunnel_that_differ_in_their_inner_headers_alone_are_no_copies() {
+        let mut repeats = Repeats::default();
+        let tunneled = |number: u8| {
+            let mut data = vec![0; 12];
+            data.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 102, 17, 64]);
+            data.extend([0x20; 32]);
+            data.extend([0xe0, 0, 0x12, 0xb5, 0, 102, 0x40, 0xfe, 8, 0, 0, 0, 0, 0, 7, 0]);
+            data.extend(segment(None, None, number.into()));
+            data
+        };
+        for number in 0..50 {
+            assert!(!has(&mut repeats, u64::from(number) * 10_000, &tunneled(number)), "{number}");
+        }
+        assert!(!has(&mut repeats, 600_000, &tunneled(49)), "the segment in it was sent again");
+        let mut forwarded = tunneled(49);
+        forwarded[14 + 7] -= 1;
+        assert!(has(&mut repeats, 610_000, &forwarded));
     }
 
     #[test]
