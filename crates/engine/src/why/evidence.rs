@@ -307,11 +307,14 @@ impl Evidence {
     }
 
     /// Returns the process that has the connections on which most time was spent in programs of this host; where none was,
-    /// most time at all.
+    /// most time at all; and where nobody waited, most of the connections.
     pub fn busiest_process(&self) -> Option<u32> {
         let own = [Part::Service, Part::Reader, Part::Application];
         let parts: &[Part] = if self.sums.times.sum(&own) > 0.0 { &own } else { &Part::ALL };
-        self.about(parts).target.pid
+        match self.sums.times.total() > 0.0 {
+            true => self.about(parts).target.pid,
+            false => self.groups.iter().max_by_key(|group| group.connections)?.key.pid,
+        }
     }
 
     /// Returns this evidence with the connections as its target on which most of the time was spent on these parts.

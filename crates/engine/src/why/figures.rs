@@ -135,6 +135,9 @@ pub struct Process {
     pub busiest_thread: f64,
     /// The share in which the thread that waited longest for a processor did.
     pub waiting_thread: f64,
+    /// Whether no look found that thread asleep, and some found another one asleep that ran too: it may compute something that no
+    /// request waits for.
+    pub may_be_background: bool,
     /// The share in which threads waited for a disk, all together and at most 1, from looks at their states.
     pub disk: f64,
     /// The share of looks that found the thread stopped that was so most often, as by SIGSTOP or a debugger.

@@ -249,7 +249,7 @@ impl Names {
 }
 
 /// Returns the addresses of this host's interfaces.
-fn own_addresses() -> HashSet<IpAddr> {
+pub(crate) fn own_addresses() -> HashSet<IpAddr> {
     let addresses = getifaddrs().into_iter().flatten().filter_map(|interface| {
         let address = interface.address?;
         let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));

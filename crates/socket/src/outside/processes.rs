@@ -229,15 +229,13 @@ fn children(pid: u32) -> Vec<u32> {
         return Vec::new();
     };
     let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
-    // A kernel without CONFIG_PROC_CHILDREN has no such lists.
-    let lists: io::Result<Vec<String>> = lists.collect();
-    match lists {
-        Ok(lists) => {
-            let pids = lists.iter().flat_map(|list| list.split_ascii_whitespace());
-            pids.filter_map(|pid| pid.parse().ok()).collect()
-        }
-        Err(_) => children_among_all(pid),
+    // Threads may end meanwhile. A kernel without CONFIG_PROC_CHILDREN has no list of any.
+    let lists: Vec<String> = lists.flatten().collect();
+    if lists.is_empty() {
+        return children_among_all(pid);
     }
+    let pids = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+    pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Lists all processes.

@@ -1,6 +1,9 @@
 //! What the threads of a process did: ran, waited for a processor, or waited for a disk.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use dwell_engine::why::Process;
 
@@ -34,15 +37,20 @@ struct Thread {
 }
 
 impl Thread {
+    /// Returns how much more of a time it has spent since the first look.
+    fn grown(&self, of: fn(&Scheduled) -> u64) -> u64 {
+        of(&self.last).saturating_sub(of(&self.first))
+    }
+
     /// Returns the share of the time in which it waited for a disk: of what it neither ran nor waited for a processor, the
     /// share of looks. A look at a thread that is just woken finds neither.
     fn disk(&self, elapsed_ns: f64, looks: u64) -> f64 {
         if self.disk == 0 {
             return 0.0;
         }
-        let grown = |of: fn(&Scheduled) -> u64| of(&self.last).saturating_sub(of(&self.first)) as f64;
         let alive = self.looks as f64 / looks.max(1) as f64;
-        let blocked = (alive - (grown(|it| it.ran_ns) + grown(|it| it.waited_ns)) / elapsed_ns).max(0.0);
+        let ready_ns = self.grown(|it| it.ran_ns) + self.grown(|it| it.waited_ns);
+        let blocked = (alive - ready_ns as f64 / elapsed_ns).max(0.0);
         blocked * self.disk as f64 / (self.disk + self.asleep + self.stopped) as f64
     }
 }
@@ -53,6 +61,13 @@ fn disk<'a>(threads: impl Iterator<Item = &'a Thread> + Clone, elapsed_ns: f64, 
     const LEAST: u64 = 4;
     let is_chance = threads.clone().map(|thread| thread.disk).sum::<u64>() < LEAST;
     if is_chance { 0.0 } else { threads.map(|thread| thread.disk(elapsed_ns, looks)).sum::<f64>().min(1.0) }
+}
+
+/// Whether the thread that waited longest for a processor never slept, and another one did between what it ran.
+fn may_be_background<'a>(threads: impl Iterator<Item = &'a Thread> + Clone) -> bool {
+    let longest = threads.clone().max_by_key(|thread| thread.grown(|it| it.waited_ns));
+    let serves = |thread: &Thread| thread.asleep > 0 && thread.grown(|it| it.ran_ns) > 0;
+    longest.is_some_and(|longest| longest.asleep == 0) && threads.into_iter().any(serves)
 }
 
 /// Times of a thread as in /proc/PID/schedstat.
@@ -77,7 +92,11 @@ impl Tasks {
         if is_first {
             self.start_ns = monotonic_ns();
         }
-        for thread in folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_THREADS) {
+        let alive: BTreeSet<u32> = folder.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
+        if self.threads.len() == MAX_THREADS {
+            self.threads.retain(|thread, _| alive.contains(thread));
+        }
+        for thread in alive.into_iter().take(MAX_THREADS) {
             let path = format!("/proc/{}/task/{thread}", self.pid);
             let state = task_state(&format!("{path}/stat"));
             let Some(now) = fs::read_to_string(format!("{path}/schedstat")).ok().and_then(|text| scheduled(&text))
@@ -104,12 +123,13 @@ impl Tasks {
             return None;
         }
         let most = |of: fn(&Scheduled) -> u64| {
-            let longest = self.threads.values().map(|it| of(&it.last).saturating_sub(of(&it.first))).max();
+            let longest = self.threads.values().map(|it| it.grown(of)).max();
             (longest.unwrap_or(0) as f64 / elapsed).min(1.0)
         };
         Some(Process {
             busiest_thread: most(|it| it.ran_ns),
             waiting_thread: most(|it| it.waited_ns),
+            may_be_background: may_be_background(self.threads.values()),
             disk: disk(self.threads.values(), elapsed, self.looks),
             stopped: self.threads.values().map(|it| it.stopped).max().unwrap_or(0) as f64 / self.looks as f64,
             look_interval_ns: elapsed / (self.looks - 1) as f64,
@@ -146,6 +166,20 @@ mod tests {
         assert_eq!(share(&[thread(3, 0)], 50), 0.0, "three looks are chance");
         assert!((share(&[thread(10, 30); 4], 50) - 0.7).abs() < 1e-9, "they take turns");
         assert_eq!(share(&[thread(30, 0); 4], 50), 1.0);
+    }
+
+    #[test]
+    fn a_thread_that_never_sleeps_may_be_one_that_nobody_waits_for_if_another_one_serves() {
+        let thread =
+            |waited_ns, asleep| Thread { last: Scheduled { ran_ns: 5, waited_ns }, asleep, ..Thread::default() };
+        let is_doubtful = |threads: &[Thread]| may_be_background(threads.iter());
+        assert!(is_doubtful(&[thread(90, 0), thread(1, 40)]));
+        assert!(!is_doubtful(&[thread(90, 3), thread(1, 40)]), "it sleeps between two requests");
+        assert!(!is_doubtful(&[thread(90, 0)]), "it is the only one");
+        assert!(
+            !is_doubtful(&[thread(90, 0), Thread { asleep: 40, ..Thread::default() }]),
+            "the other one does nothing"
+        );
     }
 
     #[test]

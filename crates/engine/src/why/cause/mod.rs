@@ -377,9 +377,9 @@ fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
     (pauses > 0 && pauses * MANY >= answers).then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls")))
 }
 
-/// A fact that speaks against the cause if `is_against` holds, and for it otherwise.
+/// A fact that speaks against the cause if `is_against` holds.
 fn unless(is_against: bool, fact: Fact) -> Fact {
-    Fact { speaks_for: !is_against, ..fact }
+    Fact { speaks_for: fact.speaks_for && !is_against, ..fact }
 }
 
 fn remedy(command: String, effect: &'static str) -> Remedy {
@@ -469,7 +469,8 @@ pub(super) fn datagram_facts(evidence: &Evidence) -> Vec<Fact> {
 
 /// What a process did, in the facts of causes that lie in the application.
 fn process_facts(evidence: &Evidence) -> Vec<Fact> {
-    process_facts_of(evidence, false)
+    let is_doubtful = |it: Process| it.may_be_background && it.waiting_thread >= starved::MIN_WAITING;
+    process_facts_of(evidence, evidence.process.is_some_and(is_doubtful))
 }
 
 /// What the process did; with `are_waits_against` what its threads waited for speaks against the cause.

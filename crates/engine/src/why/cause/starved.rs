@@ -5,6 +5,9 @@ use super::*;
 /// The share of the time in which a thread was ready to run and did not, from which that is what slows the program down.
 pub(super) const MIN_WAITING: f64 = 0.25;
 
+/// Less of the time in which somebody waited leaves most of it to something else.
+const MOST: f64 = 0.5;
+
 pub(super) const RULE: Rule = Rule {
     name: "starved",
     sentence: "The local program waits for a processor, and the connections for the program: they waited",
@@ -14,8 +17,16 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn assess(evidence: &Evidence) -> Assessment {
-    let is_why = evidence.process.is_some_and(|it| it.waiting_thread >= MIN_WAITING && it.waiting_thread > it.disk);
-    slow_program(evidence, RULE.parts, is_why)
+    let waits = |it: Process| it.waiting_thread >= MIN_WAITING && it.waiting_thread > it.disk && !it.may_be_background;
+    let is_why = evidence.process.is_some_and(waits);
+    let mut assessment = slow_program(evidence, RULE.parts, is_why);
+    // What a thread slept is something else's, whoever waited meanwhile.
+    let awaited = (evidence.sums.times.sum(RULE.parts) / evidence.observed_ns.max(1) as f64).min(1.0);
+    let of_awaited = evidence.process.filter(|_| awaited > 0.0).map(|it| (it.waiting_thread / awaited).min(1.0));
+    let what = "that, of the time in which somebody waited for the program";
+    let fact = share(what, of_awaited, "/proc/PID/task/*/schedstat, polls");
+    assessment.facts.push(unless(of_awaited < Some(MOST), fact));
+    assessment
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {

@@ -57,9 +57,15 @@ fn a_program_that_waits_for_a_disk_or_a_processor_is_slow_because_of_that() {
     evidence.process = Some(Process { disk: 0.8, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::Disk));
     assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
+    evidence.process = Some(Process { waiting_thread: 0.8, may_be_background: true, ..Process::default() });
+    let doubtful = decide(&evidence);
+    assert_ne!(doubtful.outcome, Outcome::Slow(Cause::Starved), "it may compute something that nobody waits for");
+    assert_eq!(doubtful.certainty, Some(Certainty::Possible));
     evidence.process = Some(Process { waiting_thread: 0.8, ..Process::default() });
     assert_eq!(cause(&evidence), Some(Cause::Starved));
     assert_eq!(decide(&evidence).certainty, Some(Certainty::Sure));
+    evidence.process = Some(Process { waiting_thread: 0.4, ..Process::default() });
+    assert_eq!(decide(&evidence).certainty, Some(Certainty::Possible), "it slept for more than half of the waits");
     // Two looks at once at one program found either.
     for (disk, slow) in [(0.44, Cause::Disk), (0.3, Cause::Starved)] {
         evidence.process = Some(Process { waiting_thread: 0.42, disk, ..Process::default() });

@@ -45,8 +45,8 @@ pub(super) struct Connections {
     /// Cookies of connections of the target beyond the limit, and how many there were besides.
     omitted: HashSet<u64>,
     omitted_before: u64,
-    /// Local ports at which programs listen.
-    listening: HashSet<u16>,
+    /// Local ports at which programs listen, with the socket of a listener.
+    listening: HashMap<u16, u32>,
     /// Local ports that the kernel gives to clients.
     given_to_clients: RangeInclusive<u16>,
     dumped_ns: Option<u64>,
@@ -146,7 +146,7 @@ impl Connections {
             others: HashSet::new(),
             omitted: HashSet::new(),
             omitted_before: 0,
-            listening: HashSet::new(),
+            listening: HashMap::new(),
             given_to_clients: given_to_clients(),
             dumped_ns: None,
             searched_ns: [monotonic_ns(); 2],
@@ -185,13 +185,21 @@ impl Connections {
     /// Assigns connections to their processes.
     pub(super) fn assign(&mut self, target: &Wanted) {
         for followed in self.followed.values_mut() {
-            followed.pid = target.owners.get(&followed.inode).map(|owner| owner.pid);
+            let inode = match followed.inode {
+                // It is to be accepted yet, by a process that listens.
+                0 => self.listening.get(&followed.ends.src.port),
+                _ => Some(&followed.inode),
+            };
+            followed.pid = inode.and_then(|inode| Some(target.owners.get(inode)?.pid));
         }
     }
 
     /// Finds the ports at which programs listen.
     pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
-        self.listening = self.diag.listening_ports()?;
+        self.listening.clear();
+        self.diag.dump_listening(&mut |_, report| {
+            self.listening.entry(report.key.ends().src.port).or_insert(report.inode);
+        })?;
         // A process may have been given a connection of another one.
         self.others.clear();
         Ok(())
@@ -367,7 +375,7 @@ impl Connections {
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
     /// the kernel gives to clients.
     fn role(&self, ends: &Ends) -> Role {
-        match self.listening.contains(&ends.src.port) {
+        match self.listening.contains_key(&ends.src.port) {
             true => Role::Server,
             false => Role::by_ports(ends, Protocol(6), &self.given_to_clients).unwrap_or(Role::Client),
         }

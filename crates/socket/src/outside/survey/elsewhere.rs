@@ -1,6 +1,9 @@
 //! What this host has of a target of which a survey has found no connection.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::IpAddr,
+};
 
 use dwell_engine::layers::Ends;
 
@@ -8,6 +11,7 @@ use super::{
     super::{Error, diag::Diag, namespace, processes::Processes},
     MAX_NAMESPACES, Selection,
 };
+use crate::names::own_addresses;
 
 /// A listener at the port of a target, and connections of it in another network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,8 +67,9 @@ impl Selection {
     /// Counts connections of the target in the network namespace of the calling thread, and finds the inode of a listener.
     fn count(&self) -> Result<(u64, Option<u32>), Error> {
         let (mut diag, mut connections, mut listener) = (Diag::open()?, 0, None);
+        let own = own_addresses();
         diag.dump_listening(&mut |_, report| {
-            if self.may_be_served_at(&report.key.ends()) {
+            if self.may_be_served_at(&report.key.ends(), &own) {
                 listener = Some(report.inode);
             }
         })?;
@@ -72,12 +77,32 @@ impl Selection {
         Ok((connections, listener))
     }
 
-    /// Whether connections of the target may be to this listener. One at all addresses says nothing of another host.
-    fn may_be_served_at(&self, listener: &Ends) -> bool {
+    /// Whether connections of the target may be to this listener. One at all addresses serves `own` ones, and says nothing of
+    /// another host.
+    fn may_be_served_at(&self, listener: &Ends, own: &HashSet<IpAddr>) -> bool {
         let Selection::Ends { addresses, port: Some(port) } = self else {
             return false;
         };
-        let is_here = addresses.is_empty() || addresses.iter().any(IpAddr::is_loopback);
+        let is_here =
+            addresses.is_empty() || addresses.iter().any(|address| address.is_loopback() || own.contains(address));
         listener.src.port == *port && (is_here || addresses.contains(&listener.src.address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::measure::Endpoint;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_at_all_addresses_serves_those_of_this_host_alone() {
+        let at = |address: &str| Selection::Ends { addresses: vec![address.parse().unwrap()], port: Some(443) };
+        let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
+        let listener = |address| Ends { src: end(address, 443), dst: end("0.0.0.0", 0) };
+        let own: HashSet<IpAddr> = ["10.0.0.5".parse().unwrap()].into();
+        let is_served = |target, listening| at(target).may_be_served_at(&listener(listening), &own);
+        assert!(is_served("10.0.0.5", "0.0.0.0") && is_served("127.0.0.1", "0.0.0.0"));
+        assert!(is_served("10.0.0.6", "10.0.0.6") && !is_served("10.0.0.6", "0.0.0.0"));
     }
 }

@@ -121,7 +121,7 @@ mod tests {
         let groups: usize = tally.panel.iter().map(|evidence| evidence.groups.len()).sum();
         let closer = tally.closer().unwrap();
         assert_eq!((closer.connections, closer.accepted), (6, 3));
-        assert_eq!(closer.polls, 2 * 3 * 3 * 5);
+        assert_eq!(closer.sums.polls, 2 * 3 * 3 * 5);
         assert!(groups == 2, "{groups}");
         let key_of = |group: &dwell_engine::why::Group| -> Key { group.key };
         assert!(closer.groups.iter().all(|group| group.connections == 3 && key_of(group).port == 443));

@@ -4,6 +4,7 @@ use std::{
     thread,
 };
 
+use dwell_engine::roles::Role;
 use nix::sys::socket::Backlog;
 
 use super::*;
@@ -77,7 +78,7 @@ fn a_service_that_is_slow_on_many_connections_is_found_by_a_panel_of_them() {
     };
     // A busy host polls the panel late, and few times. A wait is cut at each end of what is seen of a connection.
     let is_of_panel = |it: &Evidence| it.unseen.iter().any(|unseen| unseen.what.contains("of them were polled"));
-    let is_enough = |it: &Evidence| is_of_panel(it) && it.service.count >= 100;
+    let is_enough = |it: &Evidence| is_of_panel(it) && it.sums.service.count >= 100;
     let evidence = [8, 30, 120].into_iter().map(look).find(is_enough).unwrap();
     let verdict = decide(&evidence);
     let Outcome::Slow(cause) = verdict.outcome else { panic!("{verdict:?}") };
@@ -85,7 +86,7 @@ fn a_service_that_is_slow_on_many_connections_is_found_by_a_panel_of_them() {
     assert!(["slow-service", "slow-answer", "starved"].contains(&cause.name()), "{verdict:?}");
     // Those of the panel are a few of them, which the verdict says.
     assert_eq!((evidence.connections, evidence.accepted), (2 * CONNECTIONS as u64, CONNECTIONS as u64));
-    let service_ms = evidence.service.mean_ns().unwrap() / 1e6;
+    let service_ms = evidence.sums.service.mean_ns().unwrap() / 1e6;
     // It takes 150 ms, and longer where the host is busy.
     assert!(service_ms >= 140.0, "{service_ms}");
 }
@@ -107,7 +108,7 @@ fn a_connection_that_is_still_being_opened_at_the_end_has_taken_no_longer_than_t
         thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
     }
     let evidence = survey.evidence("");
-    let waits = evidence.unopened.first().map_or(evidence.set_ups, |unopened| unopened.waits);
+    let waits = evidence.unopened.first().map_or(evidence.sums.set_ups, |unopened| unopened.waits);
     assert_eq!(waits.count, 1);
     assert!(waits.longest_ns <= evidence.observed_ns, "{waits:?}");
 }
@@ -137,4 +138,23 @@ fn a_namespace_that_was_entered_in_the_end_is_not_told_as_unseen() {
     survey.find_namespaces().unwrap();
     assert!(survey.namespaces.contains_key(&own));
     assert_eq!(survey.inaccessible.len(), 0, "{:?}", survey.inaccessible);
+}
+
+/// As a process that is stopped leaves it.
+#[test]
+fn a_connection_that_nobody_has_accepted_is_of_the_process_that_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(&[0; 100]).unwrap();
+    let selection = Selection::Ends { addresses: Vec::new(), port: Some(port) };
+    let mut survey = Survey::start(selection, false).unwrap();
+    let end_ns = monotonic_ns() + 1_000_000_000;
+    while monotonic_ns() < end_ns {
+        let due_ns = survey.poll().unwrap();
+        thread::sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())));
+    }
+    let evidence = survey.evidence("");
+    let of_server = evidence.groups.iter().find(|group| group.key.role == Role::Server);
+    assert_eq!(of_server.and_then(|group| group.key.pid), Some(std::process::id()), "{:?}", evidence.groups);
 }

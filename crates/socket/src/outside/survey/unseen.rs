@@ -81,7 +81,7 @@ pub(super) fn unseen(evidence: &mut Evidence, inaccessible: &BTreeMap<u64, u32>,
                 remedy: "look at it while it works for longer, or several times in a row".into(),
             },
             0 => Unseen {
-                what: "what the process that has the connections did: they ended before it was found".into(),
+                what: "what the process that has the connections did: it was not found while they were open".into(),
                 remedy: "name the process, by its ID or unit".into(),
             },
             _ => Unseen {
@@ -126,7 +126,7 @@ mod tests {
         let told = |part, look_interval_ns| {
             let process = Some(Process { look_interval_ns, ..Process::default() });
             let mut evidence = Evidence { observed_ns: 10_000_000_000, process, ..Evidence::default() };
-            evidence.times.add(part, 1e9);
+            evidence.sums.times.add(part, 1e9);
             unseen(&mut evidence, &BTreeMap::new(), 0, false);
             !evidence.unseen.is_empty()
         };
