@@ -14,6 +14,7 @@ use dwell_engine::{
     balance::{Forward, Sampling, VipKey},
     steer::zero_rtt::MOST_SERVERS,
 };
+use dwell_records::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Backend, Config, Limits, Vip};
@@ -423,7 +424,7 @@ pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
                 "VIP '{}' ({}) is removed, with its {}; open connections continue",
                 vip.name,
                 vip.key,
-                backends(vip.backends.len())
+                counted(vip.backends.len() as u64, "backend", "backends")
             ));
         }
     }
@@ -433,7 +434,7 @@ pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
                 "VIP '{}' ({}) is added: {}, policy {}, by {}",
                 vip.name,
                 vip.key,
-                backends(vip.backends.len()),
+                counted(vip.backends.len() as u64, "backend", "backends"),
                 vip.policy,
                 vip.forward
             )),
@@ -441,13 +442,6 @@ pub fn differences(old: &[Vip], new: &[Vip]) -> Vec<String> {
         }
     }
     lines
-}
-
-fn backends(count: usize) -> String {
-    match count {
-        1 => "1 backend".into(),
-        count => format!("{count} backends"),
-    }
 }
 
 fn vip_differences(old: &Vip, new: &Vip, lines: &mut Vec<String>) {

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt, io,
     net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs},
+    num::NonZeroU16,
     str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -59,7 +60,7 @@ impl FromStr for CollectorAddress {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<CollectorAddress, Error> {
-        let is_valid = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        let is_valid = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<NonZeroU16>().is_ok();
         match text.rsplit_once(':').is_some_and(is_valid) {
             true => Ok(CollectorAddress(text.into())),
             false => Err(Error::Collector(text.into())),

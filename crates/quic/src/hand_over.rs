@@ -99,7 +99,7 @@ impl HandOver {
             if bytes > MAX_SESSION_BYTES {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a session is longer than any"));
             }
-            left = left.checked_sub(id.len() + bytes).ok_or_else(|| {
+            left = left.checked_sub(size_of::<HandedSession>() + id.len() + bytes).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("the sessions take more than {max_bytes} bytes"))
             })?;
             let secrets = read_bytes(stream, bytes)?;
@@ -227,12 +227,22 @@ mod tests {
             other[at] += 1;
             assert!(HandOver::read_from(&mut &other[..]).is_err());
         }
-        assert_eq!(HandOver::read_within(&mut &bytes[..], 72).unwrap().len(), 1);
-        let error = HandOver::read_within(&mut &bytes[..], 71).unwrap_err();
-        assert_eq!(error.to_string(), "the sessions take more than 71 bytes");
+        let all = size_of::<HandedSession>() + 72;
+        assert_eq!(HandOver::read_within(&mut &bytes[..], all).unwrap().len(), 1);
+        let error = HandOver::read_within(&mut &bytes[..], all - 1).unwrap_err();
+        assert_eq!(error.to_string(), format!("the sessions take more than {} bytes", all - 1));
         // A session whose length says 4 GB.
         bytes[8 + 1 + 8 + 1 + 32] = 0xff;
         assert!(HandOver::read_from(&mut &bytes[..]).is_err());
+    }
+
+    /// Sessions of no bytes take memory too, and a stream may announce any number of them.
+    #[test]
+    fn empty_sessions_are_bounded() {
+        let mut bytes = [&MAGIC[..], &[VERSION], &u64::MAX.to_be_bytes()].concat();
+        bytes.resize(bytes.len() + 1_000 * 13, 0);
+        let error = HandOver::read_within(&mut &bytes[..], 10_000).unwrap_err();
+        assert_eq!(error.to_string(), "the sessions take more than 10000 bytes");
     }
 
     #[test]

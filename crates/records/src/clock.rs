@@ -37,6 +37,11 @@ pub struct Timestamps {
 const TO_FRACTION: usize = 20;
 const TO_HOUR: usize = 11;
 
+/// Returns the time of now as [`Timestamps::rfc3339`] does.
+pub fn now() -> String {
+    format!("{:.9}", Timestamp::now())
+}
+
 impl Timestamps {
     /// Formats a time in RFC 3339, in UTC with nanoseconds: "2026-11-21T05:10:00.123456789Z". `None` outside the years 0
     /// to 9999, which RFC 3339 cannot express.

@@ -25,7 +25,7 @@ mod source;
 mod summary;
 mod top;
 
-pub use clock::{Clock, Timestamps};
+pub use clock::{Clock, Timestamps, now};
 pub use file::{RecordFile, Rotation};
 pub use formats::{
     End, EndNamesObject, Entry, EstimateObject, FORMATS, FlowObject, Format, Header, Jsonl, Latency, LatencyObject,

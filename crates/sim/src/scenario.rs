@@ -409,13 +409,15 @@ impl Scenario {
         require("server.tickets", server.tickets, server.tickets <= 8, "0 to 8")?;
         require("server.restamp", server.restamp, server.restamp <= hour, "0 to 1h")?;
         let zero = &self.zero_rtt;
-        require(
-            "zero_rtt.heavy_most",
-            zero.heavy_most,
-            zero.heavy().check().is_ok() || zero.heavy_interval < 16,
-            "1 to 32",
-        )?;
-        require("zero_rtt.heavy_interval", zero.heavy_interval, zero.heavy().check().is_ok(), "16 to 2^30")?;
+        let with = |change: fn(&mut HeavyConfig, &HeavyConfig)| {
+            let mut config = HeavyConfig::default();
+            change(&mut config, &zero.heavy());
+            config.check().is_ok()
+        };
+        let (is_most, is_interval) =
+            (with(|new, own| new.most = own.most), with(|new, own| new.interval = own.interval));
+        require("zero_rtt.heavy_most", zero.heavy_most, is_most, "1 to 32")?;
+        require("zero_rtt.heavy_interval", zero.heavy_interval, is_interval, "16 to 2^30")?;
         require("zero_rtt.heavy_share", zero.heavy_share, (0.0..=1.0).contains(&zero.heavy_share), "0 to 1")?;
         require("zero_rtt.percentile", zero.percentile, (0.0..=1.0).contains(&zero.percentile), "0 to 1")?;
         let (longest_ns, margins) = (self.mean_rtt().as_nanos() as f64 * zero.alpha, OverloadConfig::MARGIN);

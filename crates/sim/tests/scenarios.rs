@@ -55,6 +55,10 @@ fn errors_name_the_key_and_its_range() {
         ),
         ("[server]\ntickets = 9", "the scenario's server.tickets is 9; it may be 0 to 8"),
         ("[zero_rtt]\nheavy_most = 33", "the scenario's zero_rtt.heavy_most is 33; it may be 1 to 32"),
+        (
+            "[zero_rtt]\nheavy_interval = 2000000000",
+            "the scenario's zero_rtt.heavy_interval is 2000000000; it may be 16 to 2^30",
+        ),
         ("[zero_rtt]\nheavy_interval = 3", "the scenario's zero_rtt.heavy_interval is 3; it may be 16 to 2^30"),
         (
             "[zero_rtt]\nload_lifetime = \"500ms\"",

@@ -15,7 +15,7 @@ use std::{
 
 use dwell_engine::replay::Intervals;
 use dwell_records::{
-    Interval, Keep, LatencyLine, Record, Sockets, Source, Stack, Summary, Top, complete_bytes, latencies,
+    Interval, Keep, LatencyLine, Record, Sockets, Source, Stack, Summary, Top, complete_bytes, counted, latencies,
     sample_latencies,
 };
 
@@ -289,10 +289,14 @@ impl Keep for Recorder {
         match (dropped, failed) {
             (0, 0) => None,
             (_, 0) => Some(format!(
-                "{dropped} rows are missing in the store {path}: its disk was too slow for them, or others kept it locked; take \
-                 a faster disk, or a longer interval"
+                "{} missing in the store {path}: its disk was too slow for them, or others kept it locked; take a faster disk, \
+                 or a longer interval",
+                counted(dropped, "row is", "rows are")
             )),
-            _ => Some(format!("{} rows are missing in the store {path}: it could not be written", dropped + failed)),
+            _ => Some(format!(
+                "{} missing in the store {path}: it could not be written",
+                counted(dropped + failed, "row is", "rows are")
+            )),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dwell_records::counted;
 use rusqlite::Connection;
 
 use crate::{
@@ -71,7 +72,7 @@ impl Retention {
 impl fmt::Display for Retain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let age = self.age.map(|age| match age.as_secs() {
-            seconds if seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
+            seconds if seconds % 86_400 == 0 => counted(seconds / 86_400, "day", "days"),
             _ => format!("{age:?}"),
         });
         let bytes = self.bytes.map(|bytes| match bytes {

@@ -214,11 +214,18 @@ fn closed(file: &Path, most_bytes: u64) -> Result<String, Problem> {
         let opened = fs::File::open(file)?;
         let mode = opened.metadata()?.permissions().mode();
         let mut text = String::new();
-        opened.take(most_bytes).read_to_string(&mut text)?;
+        opened.take(most_bytes + 1).read_to_string(&mut text)?;
         Ok((mode, text))
     };
     match read(file) {
-        Err(io) => Err(Problem::new(format!("cannot read '{}': {io}", file.display()), "name a file")),
+        Err(io) => {
+            let remedy = "name a file that the user of dwell can read";
+            Err(Problem::new(format!("cannot read '{}': {io}", file.display()), remedy))
+        }
+        Ok((_, text)) if text.len() as u64 > most_bytes => {
+            let problem = format!("'{}' has more than {most_bytes} bytes", file.display());
+            Err(Problem::new(problem, "name the file that has this alone"))
+        }
         Ok((mode, _)) if mode & 0o007 != 0 => {
             Err(Problem::new(format!("every user of this host can reach '{}'", file.display()), "chmod 600 it"))
         }

@@ -43,7 +43,7 @@ impl Balancer {
     pub fn status(&self) -> Status {
         let leaving = self.state.reals.iter().filter(|(_, real)| real.phase == Phase::Leaving);
         Status {
-            time: jiff::Timestamp::now().to_string(),
+            time: dwell_records::now(),
             version: env!("CARGO_PKG_VERSION").into(),
             interface: self.config.interface.clone(),
             config: self.config.path.display().to_string(),
@@ -210,6 +210,7 @@ impl Balancer {
 
     fn leaving_status(&self, number: u32, real: &NumberedBackend) -> BackendStatus {
         let load = load(&self.figures.reals, number);
+        let run = self.vips.iter().find(|run| real.vip == Some(run.vip.key));
         BackendStatus {
             name: real.name.clone(),
             address: real.address,
@@ -227,17 +228,14 @@ impl Balancer {
             freshness: None,
             active: self.active(number),
             tracked: self.tracked(number),
-            pending: self.pending_status(number, Sampling::default()),
+            pending: self.pending_status(number, run.map_or_else(Sampling::default, |run| run.vip.sampling())),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
             problem: self.problem(real.address),
             server_id: real.server_id,
             load: self.load_status(number),
-            successor: real.server_id.and_then(|id| {
-                let run = self.vips.iter().find(|run| real.vip == Some(run.vip.key))?;
-                self.successor(run, Some(id))
-            }),
+            successor: real.server_id.and_then(|id| self.successor(run?, Some(id))),
         }
     }
 

@@ -171,13 +171,8 @@ impl Recording {
             (place, count, p50, p99, mean)
         };
         let intervals = intervals.into_iter().map(|interval| interval.into_iter().map(row).collect()).collect();
-        let content = File {
-            schema: SCHEMA.to_owned(),
-            time: jiff::Timestamp::now().to_string(),
-            settings: settings.named(),
-            keys,
-            intervals,
-        };
+        let content =
+            File { schema: SCHEMA.to_owned(), time: dwell_records::now(), settings: settings.named(), keys, intervals };
         serde_json::to_vec(&content)
             .map_err(io::Error::from)
             .and_then(|text| file.write_all(&text))

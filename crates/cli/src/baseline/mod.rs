@@ -126,7 +126,7 @@ impl Baseline {
                 let count = recording.store(Shift::nouns(self.verb).1)? as u64;
                 log(format_args!("recorded a baseline of {} into {path}", counted(count, "interval", "intervals")));
                 if omitted > 0 {
-                    let figures = counted(omitted, "interval", "intervals");
+                    let figures = counted(omitted, "figure", "figures");
                     log(format_args!("not recorded: {figures} of groups beyond the first {MOST_KEYS}"));
                 }
                 Ok(Exit::Done)

@@ -44,7 +44,7 @@ fn root_connections_go_to_all_backends_and_stay_where_they_are() {
     assert_eq!(of(0, "connections") + of(1, "connections"), 41);
     assert_eq!(of(usize::from(number), "active"), 1, "{status}");
     let table = scene.ok(&["status"]);
-    assert!(table.contains("web  tcp 198.51.100.1:80, policy maglev, by l2"), "{table}");
+    assert!(table.contains("web  198.51.100.1:80/tcp, policy maglev, by l2"), "{table}");
     let run = scene.end();
     assert_eq!(run.status, Some(0), "{run}");
     let started = &events(&run.stdout, "lb.started")[0];

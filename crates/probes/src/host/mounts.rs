@@ -1,6 +1,11 @@
 //! Where a file system of the kernel is mounted, and what hides it.
 
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
 
 use super::{Answer, Fact};
 use crate::stack::{named_namespace, own_namespace};
@@ -8,13 +13,16 @@ use crate::stack::{named_namespace, own_namespace};
 const OWN_MOUNTS: &str = "/proc/thread-self/mountinfo";
 /// Below it are the file systems that a new /sys hides.
 const SYS: &str = "/sys";
+/// Where programs and tables are pinned unless a configuration names another place.
+const BPF: &str = "/sys/fs/bpf";
 
 /// Whether this process has a file system of this kind: one that is among its mounts.
 pub(super) fn find(kind: &str, mounts: Option<&str>) -> Answer {
     let Some(mounts) = mounts else {
         return Answer::unknown("");
     };
-    if let Some(path) = mount_point(mounts, kind) {
+    let is_usual = |path: &PathBuf| kind != "bpf" || path == Path::new(BPF);
+    if let Some(path) = mount_points(mounts, kind).find(is_usual) {
         return Answer::yes(path.display().to_string());
     }
     let of_first = fs::read_to_string("/proc/1/mountinfo").ok();
@@ -34,7 +42,13 @@ pub(super) fn find(kind: &str, mounts: Option<&str>) -> Answer {
                 ..Answer::no(format!("hidden from this process: `ip netns exec` mounts a new /sys{lost}"))
             }
         }
-        _ => Answer::no("not mounted"),
+        _ => match mount_point(mounts, kind).map(|path| path.display().to_string()) {
+            Some(path) => Answer {
+                remedy: Some(format!("{}, or `pin = \"{path}/dwell\"`", Fact::BpfFilesystem.remedy())),
+                ..Answer::no(format!("mounted at {path}, and not at {BPF}"))
+            },
+            None => Answer::no("not mounted"),
+        },
     }
 }
 
@@ -82,6 +96,14 @@ pub(crate) fn bpf_filesystem_remedy() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bpf_file_system_elsewhere_is_not_where_pins_are() {
+        let at = |path| find("bpf", Some(&format!("27 30 0:24 / {path} rw - bpf bpf rw\n")));
+        assert_eq!(at(BPF).holds, Some(true));
+        let elsewhere = at("/mnt/own");
+        assert_eq!(elsewhere.holds, Some(false));
+    }
 
     #[test]
     fn finds_mount_points_with_optional_fields() {

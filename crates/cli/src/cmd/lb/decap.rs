@@ -119,27 +119,35 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let statuses = Statuses::new(args.statuses, Source { host: Some(host_name()), ..Source::default() })?;
     let mut is_told = false;
     let (mut refresh_due, mut look_due, mut report_due) = (Every::new(REFRESH), Every::new(LOOK), Every::new(REPORT));
-    while !stop.is_asked() {
-        thread::sleep(POLL);
-        if !interface.exists() {
-            return Err(Failure::new(Exit::Host, anyhow!("the interface '{}' is gone", args.interface)));
-        }
-        if let Some(others) = others.as_mut().filter(|_| look_due.comes()) {
-            others.update(&mut decap, &interface)?;
-        }
-        if refresh_due.comes() {
-            refresh(&mut decap, args, &mut is_told)?;
-            let counters = decap.counters()?;
-            refusals.report(&counters);
-            if report_due.comes() {
-                statuses.print(status(&counters, false));
+    let mut watch = || -> Result<(), Failure> {
+        while !stop.is_asked() {
+            thread::sleep(POLL);
+            if !interface.exists() {
+                let error = anyhow!(
+                    "the interface '{}' is gone: nothing is decapsulated any more; start again once it is back",
+                    args.interface
+                );
+                return Err(Failure::new(Exit::Host, error));
+            }
+            if let Some(others) = others.as_mut().filter(|_| look_due.comes()) {
+                others.update(&mut decap, &interface)?;
+            }
+            if refresh_due.comes() {
+                refresh(&mut decap, args, &mut is_told)?;
+                let counters = decap.counters()?;
+                refusals.report(&counters);
+                if report_due.comes() {
+                    statuses.print(status(&counters, false));
+                }
             }
         }
-    }
+        Ok(())
+    };
+    let watched = watch();
     let counters = decap.counters()?;
     statuses.print(status(&counters, true));
     log(summary(&counters, others.is_some()));
-    Ok(Exit::Done)
+    watched.map(|()| Exit::Done)
 }
 
 /// Passes the addresses of the host on as they are now. Those that cannot be read for a moment stay as they are, and those of an

@@ -27,7 +27,7 @@ pub(super) fn start(
     report: impl FnMut(&io::Error) + Send + 'static,
 ) -> io::Result<(impl FnMut(&Event) + 'static, Drain)> {
     let (lines, drain) = queue::start(out, MAX_EVENTS, report, |lost, is_last| Some(status(lost, is_last)))?;
-    let emit = move |event: &Event| lines.put(object(Some(&jiff::Timestamp::now().to_string()), event).into_bytes());
+    let emit = move |event: &Event| lines.put(object(Some(&dwell_records::now()), event).into_bytes());
     Ok((emit, drain))
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write,
+    iter,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     str::FromStr,
@@ -62,14 +63,15 @@ const HOP_LIMIT: u8 = 64;
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let frames = frames(args)?;
     let mut client = Client::connect(&args.socket.path)?;
-    for batch in batches(&frames) {
+    for batch in batches(frames) {
+        let batch = batch?;
         let frames = batch.iter().map(|frame| to_hex(frame)).collect();
         let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();
         for (frame, route) in batch.iter().zip(routes) {
             match args.format {
                 Format::Jsonl => {
-                    let time = jiff::Timestamp::now().to_string();
+                    let time = dwell_records::now();
                     text.push_str(&object(Some(&time), &RouteObject::new(frame, route)));
                 }
                 Format::Text => {
@@ -82,23 +84,25 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Splits frames into batches that fit into one request each.
-fn batches(frames: &[Vec<u8>]) -> Vec<&[Vec<u8>]> {
+/// Splits frames into batches that fit into one request each. An error comes after the frames before it.
+fn batches<E>(frames: impl Iterator<Item = Result<Vec<u8>, E>>) -> impl Iterator<Item = Result<Vec<Vec<u8>>, E>> {
     // Two digits per byte, quotes and a comma.
     let json_bytes = |frame: &Vec<u8>| 2 * frame.len() as u64 + 3;
-    let (mut batches, mut start, mut bytes) = (Vec::new(), 0, 0);
-    for (at, frame) in frames.iter().enumerate() {
-        let is_full = at - start == MAX_FRAMES || bytes + json_bytes(frame) > MAX_FRAMES_BYTES;
-        if is_full && at > start {
-            batches.push(&frames[start..at]);
-            (start, bytes) = (at, 0);
+    let mut frames = frames.peekable();
+    iter::from_fn(move || {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        loop {
+            let has_room = |frame: &Vec<u8>| batch.len() < MAX_FRAMES && bytes + json_bytes(frame) <= MAX_FRAMES_BYTES;
+            match frames.next_if(|next| batch.is_empty() || next.as_ref().is_ok_and(has_room)) {
+                Some(Ok(frame)) => {
+                    bytes += json_bytes(&frame);
+                    batch.push(frame);
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => return (!batch.is_empty()).then_some(Ok(batch)),
+            }
         }
-        bytes += json_bytes(frame);
-    }
-    if start < frames.len() {
-        batches.push(&frames[start..]);
-    }
-    batches
+    })
 }
 
 fn describe(route: &PacketRoute) -> String {
@@ -110,36 +114,38 @@ fn describe(route: &PacketRoute) -> String {
     format!("{vip}{}{to}: {}", route.verdict, route.reason)
 }
 
-fn frames(args: &Args) -> Result<Vec<Vec<u8>>, Failure> {
-    if let Some(packet) = &args.packet {
-        return Ok(vec![packet.frame()]);
+type Frames = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>>>;
+
+fn frames(args: &Args) -> Result<Frames, Failure> {
+    if let Some(path) = &args.read {
+        return Ok(Box::new(captured(path)?));
     }
-    match (&args.read, &args.frame) {
-        (Some(path), _) => captured(path),
-        (None, Some(frame)) => from_hex(frame)
-            .map(|frame| vec![frame])
-            .ok_or_else(|| Failure::usage(anyhow!("--frame takes hexadecimal digits, two per byte"))),
-        (None, None) => Ok(Vec::new()),
-    }
+    let of_digits = |frame: &String| {
+        from_hex(frame).ok_or_else(|| Failure::usage(anyhow!("--frame takes hexadecimal digits, two per byte")))
+    };
+    let frame = args.frame.as_ref().map(of_digits).transpose()?;
+    Ok(Box::new(frame.or(args.packet.map(|packet| packet.frame())).into_iter().map(Ok)))
 }
 
-fn captured(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+/// Reads a capture of Ethernet. Bytes that it has cut off are zero.
+fn captured(path: &Path) -> Result<impl Iterator<Item = Result<Vec<u8>, Failure>> + use<>, Failure> {
     const ETHERNET: u32 = 1;
-    let mut reader = Reader::open(path)?;
-    let mut frames = Vec::new();
-    while let Some(packet) = reader.next_packet()? {
+    let (mut reader, name) = (Reader::open(path)?, path.display().to_string());
+    Ok(iter::from_fn(move || {
+        let packet = match reader.next_packet() {
+            Ok(packet) => packet?,
+            Err(error) => return Some(Err(error.into())),
+        };
         if packet.link.0 != ETHERNET {
-            return Err(Failure::usage(anyhow!(
-                "'{}' is not an Ethernet capture: only Ethernet frames can be routed",
-                path.display()
-            )));
+            let error = anyhow!(
+                "'{name}' has packets of another link type: only Ethernet frames can be routed, so capture at the balancer's device"
+            );
+            return Some(Err(Failure::usage(error)));
         }
         let mut frame = packet.data.to_vec();
-        // Bytes that the capture cut off are zero.
         frame.resize((packet.wire_len as usize).clamp(*FRAME_BYTES.start(), *FRAME_BYTES.end()), 0);
-        frames.push(frame);
-    }
-    Ok(frames)
+        Some(Ok(frame))
+    }))
 }
 
 /// The first packet of a connection, as given on the command line.
@@ -254,7 +260,7 @@ mod tests {
             (2, 200_000, vec![1, 1]),
         ] {
             let frames: Vec<Vec<u8>> = (0..frames).map(|at| vec![at; bytes]).collect();
-            let batches = batches(&frames);
+            let batches: Vec<_> = batches(frames.iter().cloned().map(Ok::<_, Failure>)).map(Result::unwrap).collect();
             let counts: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
             assert_eq!(counts, wanted, "{bytes} bytes");
             assert_eq!(batches.concat(), frames);

@@ -8,6 +8,7 @@ use dwell_balancer::{
     control::last_heartbeat,
     plan::Phase,
 };
+use dwell_engine::balance::VipKey;
 use dwell_records::{Latency, LatencyObject, counted};
 
 use super::{SocketArgs, object, print};
@@ -65,7 +66,7 @@ fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
         return Ok(());
     };
     if format == Format::Jsonl {
-        print(object(Some(&jiff::Timestamp::now().to_string()), &heartbeat))?;
+        print(object(Some(&dwell_records::now()), &heartbeat))?;
     }
     log(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat)));
     Ok(())
@@ -155,15 +156,13 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
 }
 
 fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64) {
-    let port = vip.port.map_or("any".into(), |port| port.to_string());
+    let key = VipKey { address: vip.address, protocol: vip.proto, port: vip.port };
     let sample = vip.measured.filter(|part| *part > 0.0 && *part < 1.0);
     let measured = sample.map_or(String::new(), |part| format!(", 1/{:.0} of connections measured", 1.0 / part));
     let _ = writeln!(
         text,
-        "\n{}  {} {}:{port}, policy {}, by {}{measured}{}",
+        "\n{}  {key}, policy {}, by {}{measured}{}",
         vip.name,
-        vip.proto,
-        vip.address,
         vip.policy,
         vip.forward,
         if vip.all_down { "  ALL DOWN: all are kept" } else { "" }
@@ -173,8 +172,8 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
         let captured = heavy.captured.map_or("-".into(), percent);
         let _ = writeln!(
             text,
-            "  heavy: {} connections per server, with {captured} of its packets ({} wanted)",
-            heavy.connections,
+            "  heavy: {} per server, with {captured} of its packets ({} wanted)",
+            counted(heavy.connections.into(), "connection", "connections"),
             percent(heavy.wanted)
         );
     }

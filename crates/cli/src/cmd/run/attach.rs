@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dwell_probes::cgroup::{self, SendBufferLimiter};
+use dwell_records::counted;
 use dwell_socket::outside::{self, Cgroup, Outside, Scope};
 
 use super::{
@@ -71,14 +72,18 @@ pub fn cgroup(args: &Args, path: &Path) -> Result<Exit, Failure> {
 
 fn report_settings(counts: &cgroup::Counts, args: &Args) {
     let cgroup::Counts { connections, settings, refused, congestion_refused } = *counts;
-    log(format_args!("{connections} connections began meanwhile; TCP_NOTSENT_LOWAT was set {settings} times"));
+    let [connections, settings, refused_settings] =
+        [(connections, "connection", "connections"), (settings, "time", "times"), (refused, "setting", "settings")]
+            .map(|(number, one, many)| counted(number, one, many));
+    log(format_args!("{connections} began meanwhile; TCP_NOTSENT_LOWAT was set {settings}"));
     if refused > 0 {
-        log(format_args!("the kernel refused {refused} settings of send buffers"));
+        log(format_args!("the kernel refused {refused_settings} of send buffers"));
     }
     if let (Some(name), 1..) = (&args.congestion, congestion_refused) {
         log(format_args!(
-            "{congestion_refused} connections kept their congestion control: this kernel has no '{name}' \
-             (`sysctl net.ipv4.tcp_available_congestion_control` lists what it has)"
+            "{} kept their congestion control: this kernel has no '{name}' \
+             (`sysctl net.ipv4.tcp_available_congestion_control` lists what it has)",
+            counted(congestion_refused, "connection", "connections")
         ));
     }
 }
