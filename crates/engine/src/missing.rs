@@ -7,7 +7,10 @@ use crate::{
     filter::Filter,
     measure::{Endpoint, Method},
     observe::Observation,
-    rtt::{Config, native::Segment},
+    rtt::{
+        Config,
+        native::{NoSegment, Segment},
+    },
     sequence::is_after,
 };
 
@@ -17,10 +20,11 @@ const MAX_CONNECTIONS: usize = 65_536;
 const MAX_GAPS: usize = 32;
 /// An acknowledgement that is further ahead is none of this connection.
 const FARTHEST: u32 = 1 << 26;
-/// So many packets at the beginning are looked at, and then the first ones of each so many: a look takes as long as a sample of a
-/// round trip.
+/// Packets at the beginning, all of which are looked at. A look takes as long as a sample of a round trip.
 const FIRST: u64 = 100_000;
+/// Later packets are taken in parts of this many.
 const EACH: u64 = 200_000;
+/// Packets at the beginning of each part that are looked at.
 const OF_EACH: u64 = 10_000;
 
 /// Counts the segments that are missing in a capture, of connections of which it has both directions: in its first 100,000 packets,
@@ -28,6 +32,9 @@ const OF_EACH: u64 = 10_000;
 pub struct Missing {
     config: Box<abi::dwell_rtt_config>,
     packets: u64,
+    /// Those that were looked at, and those of them that are cut off within their headers.
+    looked_at: u64,
+    cut: u64,
     connections: HashMap<(u32, Endpoint, Endpoint), [Sent; 2]>,
     segments: u64,
     missing: u64,
@@ -45,7 +52,15 @@ impl Missing {
     /// Follows the connections that a filter admits.
     pub fn new(filter: Filter) -> Missing {
         let config = Config { filter, methods: vec![Method::TcpSeq], ..Config::default() };
-        Missing { config: Box::new(config.to_core()), packets: 0, connections: HashMap::new(), segments: 0, missing: 0 }
+        Missing {
+            config: Box::new(config.to_core()),
+            packets: 0,
+            looked_at: 0,
+            cut: 0,
+            connections: HashMap::new(),
+            segments: 0,
+            missing: 0,
+        }
     }
 
     /// Takes a packet.
@@ -59,7 +74,14 @@ impl Missing {
             // What has passed meanwhile is not known.
             self.connections.clear();
         }
-        let Ok(segment) = Segment::read(packet, &self.config) else { return };
+        self.looked_at += 1;
+        let segment = match Segment::read(packet, &self.config) {
+            Ok(segment) => segment,
+            Err(error) => {
+                self.cut += u64::from(error == NoSegment::CutOff);
+                return;
+            }
+        };
         let is_low = (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port);
         let (low, high) = if is_low { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
         let key = (segment.interface, low, high);
@@ -81,6 +103,11 @@ impl Missing {
     /// Returns the number of segments that are missing among those that were looked at.
     pub fn count(&self) -> u64 {
         self.missing
+    }
+
+    /// Returns the number of packets that were looked at and are cut off within their headers, and of all that were looked at.
+    pub fn cut(&self) -> (u64, u64) {
+        (self.cut, self.looked_at)
     }
 
     /// Returns the number of segments with data that were looked at, with those that are missing.
@@ -201,6 +228,19 @@ mod tests {
         let looked_at = FIRST + 2 * OF_EACH;
         assert!((missing.of().abs_diff(looked_at)) < 20, "{}", missing.of());
         assert!((missing.count() * 10).abs_diff(looked_at) < 40, "{}", missing.count());
+    }
+
+    #[test]
+    fn packets_that_are_cut_off_within_their_headers_are_counted() {
+        let mut missing = Missing::new(Filter::default());
+        let mut data = Vec::new();
+        let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1, 2, 3, 4);
+        builder.options_raw(&[1; 12]).unwrap().write(&mut data, &[0; 100]).unwrap();
+        for captured in [52, 50, 40] {
+            let (data, wire_len) = (&data[..captured], data.len() as u32);
+            missing.observe(&Observation { time_ns: 1, interface: 0, link: 101, data, wire_len });
+        }
+        assert_eq!(missing.cut(), (2, 3));
     }
 
     #[test]

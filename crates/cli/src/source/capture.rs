@@ -54,6 +54,7 @@ pub type CaptureLosses = Vec<(Cow<'static, str>, u64)>;
 const REPEATED: &str = "capture_repeated";
 const DISORDERED: &str = "capture_disordered";
 const MISSING: &str = "capture_missing";
+const CUT_HEADERS: &str = "capture_cut_headers";
 
 /// Writes how many packets a capture has more than once, and how many out of order, to follow the counters of a run.
 pub fn left_out(losses: &[(Cow<'static, str>, u64)]) -> String {
@@ -227,6 +228,7 @@ impl<'a> Capture<'a> {
             (REPEATED, self.repeats.count()),
             (DISORDERED, self.disordered),
             (MISSING, self.missing.as_ref().map_or(0, Missing::count)),
+            (CUT_HEADERS, self.cut_headers(counters).map_or(0, |(cut, _)| cut)),
             ("capture_cut_off", u64::from(is_cut_off)),
             ("capture_interrupted", u64::from(self.input.is_cut())),
             (Counter::UnknownLink.name(), counters.get(Counter::UnknownLink)),
@@ -262,6 +264,12 @@ impl<'a> Capture<'a> {
         (cut, cut * MOST_CUT > self.input.reader.packets())
     }
 
+    /// Returns the number of packets of which `response` has read a part of TCP's header, and of those that were looked at for that.
+    /// `None` where such packets are not measured at all, as by `rtt`.
+    fn cut_headers(&self, counters: &Counters) -> Option<(u64, u64)> {
+        self.missing.as_ref().map(Missing::cut).filter(|_| counters.get(Counter::Truncated) == 0)
+    }
+
     /// Returns why packets of a capture that was read to its end were not measured, or not rightly, each with the remedy.
     pub fn faults(&self, counters: &Counters) -> Vec<(String, String)> {
         let (untimed, unknown) = (self.untimed, counters.get(Counter::UnknownLink));
@@ -285,6 +293,14 @@ impl<'a> Capture<'a> {
         if let (cut, true) = self.cut(counters) {
             faults.push((
                 format!("{cut} of {packets} packets are cut within their headers and were not measured"),
+                MORE_OF_EACH.into(),
+            ));
+        }
+        if let Some((cut, looked_at)) = self.cut_headers(counters).filter(|(cut, of)| cut * MOST_CUT > *of) {
+            faults.push((
+                format!(
+                    "{cut} of {looked_at} packets are cut within the header of TCP: without its timestamps fewer epochs have an estimate"
+                ),
                 MORE_OF_EACH.into(),
             ));
         }

@@ -291,6 +291,29 @@ fn segments_that_a_capture_lacks_are_counted_and_a_tenth_of_them_is_a_fault() {
     }
 }
 
+/// As with `tcpdump -s 64`: timestamps of TCP are lost.
+#[test]
+fn a_capture_that_is_cut_within_the_headers_of_tcp_is_told() {
+    let packed = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/line.pcap.gz")).unwrap();
+    let mut whole = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut whole).unwrap();
+    let word = |at: usize| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
+    let (mut cut, mut at) = (whole[..HEADER].to_vec(), HEADER);
+    while at < whole.len() {
+        let (captured, end) = (word(at + 8).min(60), at + 16 + word(at + 8) as usize);
+        cut.extend_from_slice(&whole[at..at + 8]);
+        cut.extend(captured.to_le_bytes());
+        cut.extend_from_slice(&whole[at + 12..at + 16 + captured as usize]);
+        at = end;
+    }
+    let file = File::new(&cut);
+    for verb in ["rtt", "response"] {
+        let run = dwell(&[verb, "-r", file.path().to_str().unwrap()]);
+        assert_eq!(run.status, Some(4), "{run}");
+        assert!(run.stderr.contains("are cut within") && run.stderr.contains("tcpdump -s 128"), "{run}");
+    }
+}
+
 #[test]
 fn flows_that_find_no_room_are_told_with_the_remedy() {
     let pinged =

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     layers::Ends,
-    measure::{Endpoint, FlowEvent, Protocol, Sample},
+    measure::{FlowEvent, Protocol, Sample},
     roles::Role,
     rtt::Prefix,
 };
@@ -124,10 +124,10 @@ impl Table {
         }
     }
 
-    /// Adds an estimate of how long `server` took to respond to `client`.
-    pub fn response(&mut self, time_ns: u64, client: Endpoint, server: Endpoint, protocol: Protocol, response_ns: u64) {
-        let role = Some(Role::Client);
-        let (key, is_reversed) = self.known(FlowKey { ends: Ends { src: client, dst: server }, protocol }, role);
+    /// Adds an estimate of how long the server of a flow took to respond, whose `src` has this role.
+    pub fn response(&mut self, time_ns: u64, flow: FlowKey, role: Role, response_ns: u64) {
+        let role = Some(role);
+        let (key, is_reversed) = self.known(flow, role);
         if let Some(flow) = self.flow(key) {
             flow.role = flow.role.or(role_of(role, is_reversed));
             flow.respond(time_ns, response_ns);

@@ -67,6 +67,10 @@ fn sample(src: Endpoint, dst: Endpoint, time_ns: u64, rtt_ns: u64, bytes: u64) -
     }
 }
 
+fn flow(src: Endpoint, dst: Endpoint, protocol: u8) -> FlowKey {
+    FlowKey { ends: Ends { src, dst }, protocol: Protocol(protocol) }
+}
+
 fn figures(table: &Table, key: &RowKey) -> Figures {
     table.row(key).unwrap().figures
 }
@@ -75,14 +79,25 @@ fn figures(table: &Table, key: &RowKey) -> Figures {
 fn a_flow_whose_response_comes_before_its_first_round_trip_is_shown_from_its_client() {
     let (client, server) = (end("192.0.2.1", 1024), end("192.0.2.2", 50_051));
     let mut table = Table::new(SETTINGS);
-    table.response(SECOND, client, server, Protocol(6), 3_000_000);
+    table.response(SECOND, flow(client, server, 6), Role::Client, 3_000_000);
     table.end_interval(2 * SECOND);
     assert!(table.row(&tcp(Ends { src: client, dst: server })).is_some());
     // Also if its client has the greater port.
-    table.response(SECOND, server, client, Protocol(17), 3_000_000);
+    table.response(SECOND, flow(server, client, 17), Role::Client, 3_000_000);
     table.end_interval(2 * SECOND);
-    let key = FlowKey { ends: Ends { src: server, dst: client }, protocol: Protocol(17) };
-    assert!(table.row(&RowKey::Flow(key)).is_some());
+    assert!(table.row(&RowKey::Flow(flow(server, client, 17))).is_some());
+}
+
+#[test]
+fn the_response_of_a_server_of_this_host_makes_it_no_client() {
+    let ends = to("198.51.100.7", 40_000);
+    let mut table = Table::new(SETTINGS);
+    poll(&mut table, ends, 9, &reading(SECOND, 1_000, 0, 20_000));
+    table.response(SECOND, flow(ends.src, ends.dst, 6), Role::Server, 3_000_000);
+    poll(&mut table, ends, 9, &reading(2 * SECOND, 2_000, 0, 20_000));
+    table.end_interval(2 * SECOND);
+    let row = table.row(&tcp(ends)).unwrap();
+    assert_eq!((row.role, row.figures.response_ns), (Some(Role::Server), Some(3_000_000)));
 }
 
 #[test]
@@ -206,7 +221,7 @@ fn a_flow_of_others_has_the_round_trips_of_both_sides_and_is_forgotten_when_idle
     for second in 1..=2 {
         table.sample(&sample(server, client, second * SECOND, 5_000_000, second * 500_000));
         table.sample(&sample(client, server, second * SECOND, 20_000_000, second * 1_000_000));
-        table.response(second * SECOND, client, server, Protocol(6), 3_000_000);
+        table.response(second * SECOND, flow(client, server, 6), Role::Client, 3_000_000);
         table.end_interval(second * SECOND);
     }
     let key = tcp(Ends { src: client, dst: server });

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use dwell_engine::{
     filter::Filter,
+    layers::Ends,
     measure::{Event, FlowChange},
     observe::Observation,
     replay::Intervals,
     response::{self, Record},
+    roles::Role,
     rtt,
-    top::Table,
+    top::{FlowKey, Table},
     units::nanos,
 };
 use dwell_records::Source;
@@ -118,6 +120,7 @@ fn measure(event: &Event, table: &mut Table) {
 
 fn respond(record: &Record, config: &response::Config, now_ns: u64, table: &mut Table) {
     if let Some(response_ns) = believed(record, config) {
-        table.response(now_ns, record.src, record.dst, record.protocol, response_ns);
+        let ends = Ends { src: record.src, dst: record.dst };
+        table.response(now_ns, FlowKey { ends, protocol: record.protocol }, Role::Client, response_ns);
     }
 }

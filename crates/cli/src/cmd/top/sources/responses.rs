@@ -12,6 +12,7 @@ use dwell_engine::{
     filter::Filter,
     layers::Ends,
     response::{Config, Record, Watch, estimate},
+    roles::Role,
     rtt::Counter,
     top::{FlowKey, RowKey, Table},
     units::nanos,
@@ -105,9 +106,9 @@ impl Responses {
 /// Adds a response to the flow of a socket. Where both ends are on this host, both have one.
 fn add(record: &Record, response_ns: u64, now_ns: u64, table: &mut Table) {
     let flow = FlowKey { ends: Ends { src: record.src, dst: record.dst }, protocol: record.protocol };
-    for flow in [flow, flow.reversed()] {
+    for (flow, role) in [(flow, Role::Client), (flow.reversed(), Role::Server)] {
         if table.row(&RowKey::Flow(flow)).is_some() {
-            table.response(now_ns, flow.ends.src, flow.ends.dst, flow.protocol, response_ns);
+            table.response(now_ns, flow, role, response_ns);
         }
     }
 }
