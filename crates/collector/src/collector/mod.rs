@@ -204,12 +204,13 @@ impl Collector {
             gray.iter_mut().for_each(|gray| gray.forget_host(number));
         };
         if !hosts.may_come(agent.name.as_str(), now_ns, forget) {
-            return Ok(Err("the collector has had too many agents with different names in the last minutes".into()));
+            return Ok(Err("the collector has had too many agents with different names in the last minutes: try again later, under the name that this \
+                 host always has".into()));
         }
         let name = agent.name.as_str();
         if !self.has_room_for(name, now_ns)? {
             self.left_out.hosts += 1;
-            return Ok(Err("the collector's store has rows of as many hosts as it keeps apart".into()));
+            return Ok(Err("the collector's store has rows of as many hosts as it keeps apart: let it forget older ones (`dwell collect --retain`)".into()));
         }
         let last = self.store.last_batch(name, &agent.run)?;
         let again = match last {

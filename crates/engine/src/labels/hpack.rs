@@ -178,7 +178,7 @@ impl Field {
 
 /// Reads an integer that begins in the lower bits of a byte (section 5.1).
 fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
-    /// More bytes than an integer of four million takes.
+    /// The bytes of the greatest integer that is read, below 2^28.
     const LONGEST: u32 = 4;
     let (first, mut left) = rest.split_first().ok_or(Malformed)?;
     let most = (1 << bits) - 1;

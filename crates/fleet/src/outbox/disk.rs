@@ -40,7 +40,7 @@ pub enum BufferError {
         source: io::Error,
     },
     /// Another agent uses the folder.
-    #[error("another agent uses {}", .0.display())]
+    #[error("another agent uses {}: name another folder (--buffer-dir), or end that agent", .0.display())]
     Taken(PathBuf),
     /// Other users could put batches into the folder.
     #[error("other users can write to {}: chmod 700 it, or name another folder", .0.display())]
