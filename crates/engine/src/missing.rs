@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     abi,
     filter::Filter,
-    measure::{Endpoint, Method},
+    measure::Method,
     observe::Observation,
     rtt::{Config, native::Segment},
     sequence::is_after,
@@ -28,7 +28,7 @@ const OF_EACH: u64 = 10_000;
 pub struct Missing {
     config: Box<abi::dwell_rtt_config>,
     packets: u64,
-    connections: HashMap<(u32, Endpoint, Endpoint), [Sent; 2]>,
+    connections: HashMap<[u64; 5], [Sent; 2]>,
     segments: u64,
     missing: u64,
 }
@@ -60,9 +60,7 @@ impl Missing {
             self.connections.clear();
         }
         let Ok(segment) = Segment::read(packet, &self.config) else { return };
-        let is_low = (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port);
-        let (low, high) = if is_low { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
-        let key = (segment.interface, low, high);
+        let key = segment.connection;
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&key) {
             return;
         }
@@ -70,7 +68,7 @@ impl Missing {
         if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
             *ends = Default::default();
         }
-        let side = usize::from(!is_low);
+        let side = usize::from(segment.direction & 1);
         self.segments += segments(segment.payload_bytes);
         ends[side].send(&segment);
         if segment.has(Segment::ACK) && !segment.has(Segment::RST) {
@@ -102,7 +100,7 @@ impl Sent {
                 self.gaps.remove(0);
             }
             self.gaps.push((next, seq));
-        } else {
+        } else if !self.gaps.is_empty() {
             let left = |(from, to): (u32, u32)| {
                 let is_apart = !is_after(end, from) || !is_after(to, seq);
                 let pieces = if is_apart { [(from, to), (to, to)] } else { [(from, seq), (end, to)] };
@@ -116,9 +114,12 @@ impl Sent {
     /// Takes an acknowledgement. Returns how many segments it covers that have not passed.
     fn acknowledge(&mut self, number: u32) -> u64 {
         let Some(next) = self.next else { return 0 };
-        if number.wrapping_sub(next) < FARTHEST {
+        if (1..FARTHEST).contains(&number.wrapping_sub(next)) {
             self.next = Some(number);
             self.gaps.push((next, number));
+        }
+        if self.gaps.is_empty() {
+            return 0;
         }
         let is_over = |&&mut (_, to): &&mut (u32, u32)| !is_after(to, number);
         let missing = self.gaps.iter_mut().filter(is_over).map(|(from, to)| to.wrapping_sub(*from));
