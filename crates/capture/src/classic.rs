@@ -6,7 +6,7 @@ use crate::{
     error::Fault,
     link::LinkType,
     pcapng::{BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_END, OPTION_TSRESOL, SECTION_HEADER},
-    record::{MAX_PACKET_BYTES, Record, Step},
+    record::{Glance, MAX_PACKET_BYTES, Record, Step},
     window::Window,
 };
 
@@ -103,6 +103,24 @@ impl Classic {
             wire_len,
             data: window.take(captured),
         }))
+    }
+
+    /// Looks at the record with which `bytes` begin. `None` if it is cut off there or damaged.
+    #[inline]
+    pub(crate) fn glance(&self, bytes: &[u8]) -> Option<Glance> {
+        let header = self.record_header_bytes;
+        if bytes.len() < header {
+            return None;
+        }
+        let RecordHeader { captured, wire_len, .. } = self.header(bytes);
+        let len = header + captured as usize;
+        (captured <= MAX_PACKET_BYTES && len <= bytes.len()).then(|| Glance {
+            interface: 0,
+            link: self.link,
+            wire_len,
+            data: header..len,
+            len,
+        })
     }
 
     #[inline]

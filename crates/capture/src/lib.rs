@@ -35,6 +35,6 @@ mod writer;
 
 pub use error::Error;
 pub use link::LinkType;
-pub use reader::{Packet, Reader};
+pub use reader::{Packet, Reader, Upcoming};
 pub use record::MAX_PACKET_BYTES;
 pub use writer::Writer;

@@ -2,7 +2,7 @@ use crate::{
     bytes::Order,
     error::Fault,
     link::LinkType,
-    record::{MAX_PACKET_BYTES, Record, Step},
+    record::{Glance, MAX_PACKET_BYTES, Record, Step},
     window::{WINDOW_BYTES, Window},
 };
 
@@ -130,6 +130,27 @@ impl Pcapng {
             wire_len: wire_len.max(captured),
             data: data..data + captured as usize,
         }))
+    }
+
+    /// Looks at the block with which `bytes` begin. `None` if it is cut off there or damaged, or is no enhanced packet block.
+    #[inline]
+    pub(crate) fn glance(&self, bytes: &[u8]) -> Option<Glance> {
+        let block = bytes.get(..TIMED_FIXED_BYTES)?;
+        let len = (self.order.u32(block, 4) as usize).next_multiple_of(4);
+        if self.order.u32(block, 0) != ENHANCED_PACKET || !(TIMED_FIXED_BYTES..=bytes.len()).contains(&len) {
+            return None;
+        }
+        let (id, captured) = (self.order.u32(block, 8), self.order.u32(block, 20));
+        let data = TIMED_FIXED_BYTES..TIMED_FIXED_BYTES + captured as usize;
+        let is_whole = captured <= MAX_PACKET_BYTES && data.end + BLOCK_TRAILER_BYTES <= len;
+        let interface = self.interfaces.get(id as usize).filter(|_| is_whole)?;
+        Some(Glance {
+            interface: self.earlier_interfaces.saturating_add(id),
+            link: interface.link,
+            wire_len: self.order.u32(block, 24).max(captured),
+            data,
+            len,
+        })
     }
 
     fn interface_description(&mut self, window: &mut Window) -> Result<Step, Fault> {

@@ -36,6 +36,21 @@ pub struct Packet<'a> {
     pub wire_len: u32,
 }
 
+/// A packet that is in memory and has not been returned yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upcoming<'a> {
+    /// What [`Reader::packets`] will be once it is returned.
+    pub number: u64,
+    /// As in [`Packet`].
+    pub interface: u32,
+    /// As in [`Packet`].
+    pub link: LinkType,
+    /// As in [`Packet`].
+    pub data: &'a [u8],
+    /// As in [`Packet`].
+    pub wire_len: u32,
+}
+
 /// Reads the packets of a capture.
 pub struct Reader {
     name: String,
@@ -43,6 +58,8 @@ pub struct Reader {
     format: Format,
     size: Option<u64>,
     packets: u64,
+    /// Offset in the decompressed capture up to which packets were looked at, and how many of them there are up to there.
+    seen: (u64, u64),
     finished: bool,
     copy: Option<PcapngCopy>,
 }
@@ -116,7 +133,16 @@ impl Reader {
             Err(fault) => return Err(error_at_start(name, fault)),
         };
         let copy = copy.map(PcapngCopy::new);
-        Ok(Reader { name: name.to_owned(), window, format, size: None, packets: 0, finished: false, copy })
+        Ok(Reader {
+            name: name.to_owned(),
+            window,
+            format,
+            size: None,
+            packets: 0,
+            seen: (0, 0),
+            finished: false,
+            copy,
+        })
     }
 
     /// Returns the next packet, or `None` at the end of the capture.
@@ -162,6 +188,34 @@ impl Reader {
             data: self.window.slice(record.data),
             wire_len: record.wire_len,
         }))
+    }
+
+    /// Looks at the next of the packets that [`Reader::next_packet`] will return, up to `most` of them ahead. Nothing is read for
+    /// that: `None` where the next one is not in memory, or follows something else than a packet. Each is returned once, and some
+    /// never are.
+    #[inline]
+    pub fn look_ahead(&mut self, most: u64) -> Option<Upcoming<'_>> {
+        let offset = self.window.offset();
+        if self.seen.0 <= offset {
+            self.seen = (offset, self.packets);
+        }
+        let (from, packets) = self.seen;
+        if packets >= self.packets + most {
+            return None;
+        }
+        let bytes = self.window.rest().get((from - offset) as usize..)?;
+        let glance = match &self.format {
+            Format::Classic(classic) => classic.glance(bytes),
+            Format::Pcapng(pcapng) => pcapng.glance(bytes),
+        }?;
+        self.seen = (from + glance.len as u64, packets + 1);
+        Some(Upcoming {
+            number: packets + 1,
+            interface: glance.interface,
+            link: glance.link,
+            data: bytes.get(glance.data)?,
+            wire_len: glance.wire_len,
+        })
     }
 
     /// Returns true if the format distinguishes interfaces (pcapng).

@@ -27,3 +27,14 @@ pub(crate) struct Record {
     /// Position of the captured bytes in the window.
     pub(crate) data: Range<usize>,
 }
+
+/// A packet that lies whole in memory and has not been reached yet.
+pub(crate) struct Glance {
+    pub(crate) interface: u32,
+    pub(crate) link: LinkType,
+    pub(crate) wire_len: u32,
+    /// Where its captured bytes are, from the start of its record or block.
+    pub(crate) data: Range<usize>,
+    /// The length of the record or block.
+    pub(crate) len: usize,
+}

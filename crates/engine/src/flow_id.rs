@@ -14,6 +14,9 @@ use sha1_smol::Sha1;
 
 use crate::measure::{Endpoint, Protocol};
 
+/// The number of characters of an id.
+const LENGTH: usize = 2 + 28;
+
 /// Returns the id of the flow between two ends. `src` is the end that asks, which matters to ICMP echoes alone: their
 /// identifiers are not in the id.
 pub fn flow_id(src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
@@ -23,7 +26,8 @@ pub fn flow_id(src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
         _ => protocol.has_ports().then_some((src.port, dst.port)),
     };
     let (from, to) = ports.unwrap_or_default();
-    let mut ends = [(bytes(src.address), from), (bytes(dst.address), to)];
+    let octets = [src, dst].map(|end| Octets::of(end.address));
+    let mut ends = [(octets[0].as_slice(), from), (octets[1].as_slice(), to)];
     ends.sort_unstable();
     let mut hash = Sha1::from([0, 0]);
     ends.iter().for_each(|(address, _)| hash.update(address));
@@ -31,13 +35,31 @@ pub fn flow_id(src: &Endpoint, dst: &Endpoint, protocol: Protocol) -> String {
     if ports.is_some() {
         ends.iter().for_each(|(_, port)| hash.update(&port.to_be_bytes()));
     }
-    format!("1:{}", STANDARD.encode(hash.digest().bytes()))
+    let mut id = String::with_capacity(LENGTH);
+    id.push_str("1:");
+    STANDARD.encode_string(hash.digest().bytes(), &mut id);
+    id
 }
 
-fn bytes(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
+/// The bytes of an address, without an allocation.
+enum Octets {
+    V4([u8; 4]),
+    V6([u8; 16]),
+}
+
+impl Octets {
+    fn of(address: IpAddr) -> Octets {
+        match address {
+            IpAddr::V4(address) => Octets::V4(address.octets()),
+            IpAddr::V6(address) => Octets::V6(address.octets()),
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Octets::V4(bytes) => bytes,
+            Octets::V6(bytes) => bytes,
+        }
     }
 }
 

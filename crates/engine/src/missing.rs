@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     abi,
     filter::Filter,
-    measure::{Endpoint, Method},
+    measure::Method,
     observe::Observation,
     rtt::{
         Config,
@@ -35,7 +35,7 @@ pub struct Missing {
     /// Those that were looked at, and those of them that are cut off within their headers.
     looked_at: u64,
     cut: u64,
-    connections: HashMap<(u32, Endpoint, Endpoint), [Sent; 2]>,
+    connections: HashMap<[u64; 5], [Sent; 2]>,
     segments: u64,
     missing: u64,
 }
@@ -82,9 +82,7 @@ impl Missing {
                 return;
             }
         };
-        let is_low = (segment.src.address, segment.src.port) <= (segment.dst.address, segment.dst.port);
-        let (low, high) = if is_low { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
-        let key = (segment.interface, low, high);
+        let key = segment.connection;
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&key) {
             return;
         }
@@ -92,7 +90,7 @@ impl Missing {
         if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
             *ends = Default::default();
         }
-        let side = usize::from(!is_low);
+        let side = usize::from(segment.direction & 1);
         self.segments += segments(segment.payload_bytes);
         ends[side].send(&segment);
         if segment.has(Segment::ACK) && !segment.has(Segment::RST) {
@@ -129,7 +127,7 @@ impl Sent {
                 self.gaps.remove(0);
             }
             self.gaps.push((next, seq));
-        } else {
+        } else if !self.gaps.is_empty() {
             let left = |(from, to): (u32, u32)| {
                 let is_apart = !is_after(end, from) || !is_after(to, seq);
                 let pieces = if is_apart { [(from, to), (to, to)] } else { [(from, seq), (end, to)] };
@@ -143,9 +141,12 @@ impl Sent {
     /// Takes an acknowledgement. Returns how many segments it covers that have not passed.
     fn acknowledge(&mut self, number: u32) -> u64 {
         let Some(next) = self.next else { return 0 };
-        if number.wrapping_sub(next) < FARTHEST {
+        if (1..FARTHEST).contains(&number.wrapping_sub(next)) {
             self.next = Some(number);
             self.gaps.push((next, number));
+        }
+        if self.gaps.is_empty() {
+            return 0;
         }
         let is_over = |&&mut (_, to): &&mut (u32, u32)| !is_after(to, number);
         let missing = self.gaps.iter_mut().filter(is_over).map(|(from, to)| to.wrapping_sub(*from));

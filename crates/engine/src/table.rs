@@ -26,11 +26,20 @@ pub(crate) fn to_core(filter: &Filter, max_flows: u32, idle_timeout_ns: u64, see
     }
 }
 
-/// Allocates zeroed memory for `count` objects of `bytes` each. The system maps it page by page when it is first
-/// touched.
+/// The length of a cache line in bytes.
+const LINE_BYTES: usize = 64;
+
+/// Allocates zeroed memory for `count` objects of `bytes` each, from [`start`] on. The system maps it page by page when it is
+/// first touched.
 pub(crate) fn zeroed(count: u32, bytes: usize) -> Vec<u64> {
     debug_assert!(bytes.is_multiple_of(8));
-    vec![0; count as usize * bytes / 8]
+    vec![0; (count as usize * bytes + LINE_BYTES) / 8]
+}
+
+/// Returns where the objects in zeroed memory begin: at a cache line, so that what fits into one lies in one.
+pub(crate) fn start<T>(memory: &mut [u64]) -> *mut T {
+    let first = memory.as_mut_ptr();
+    first.wrapping_add(first.align_offset(LINE_BYTES)).cast()
 }
 
 /// Sweeps a table part by part as time advances.

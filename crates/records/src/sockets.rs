@@ -76,7 +76,7 @@ impl Sockets<'_> {
     /// rest.
     pub(crate) fn ordered(&self, is_shown: impl Fn(&Socket) -> bool, top: usize) -> (Vec<&Socket>, Vec<&Socket>) {
         let mut sockets: Vec<_> = self.sockets.iter().filter(|socket| is_shown(socket)).collect();
-        sockets.sort_by_key(|socket| {
+        sockets.sort_by_cached_key(|socket| {
             let figure = self.order.by.of(socket.bytes(), &socket.sender(), socket.account.peaks.sender_ns);
             (Reverse(figure), socket.account.cookie)
         });
@@ -292,7 +292,15 @@ impl SocketSummary {
     pub fn add(&mut self, end_ns: u64, length_ns: u64, socket: &Socket) {
         self.all.add(0, socket);
         let cookie = socket.account.cookie;
-        if !self.lines.contains_key(&cookie) && !self.has_room(cookie) {
+        if let Some(line) = self.lines.get_mut(&cookie) {
+            line.last = socket.account;
+            line.end_ns = end_ns;
+            line.total.add(length_ns, socket);
+        } else if self.has_room(cookie) {
+            let mut total = SocketTotal::default();
+            total.add(length_ns, socket);
+            self.lines.insert(cookie, SocketLine { last: socket.account, end_ns, total });
+        } else {
             self.other += u64::from(self.beyond.insert(cookie));
             if socket.account.ended {
                 self.beyond.remove(&cookie);
@@ -300,14 +308,6 @@ impl SocketSummary {
             return;
         }
         self.ended += usize::from(socket.account.ended);
-        let line = self.lines.entry(cookie).or_insert_with(|| SocketLine {
-            last: socket.account,
-            end_ns,
-            total: SocketTotal::default(),
-        });
-        line.last = socket.account;
-        line.end_ns = end_ns;
-        line.total.add(length_ns, socket);
     }
 
     fn has_room(&mut self, cookie: u64) -> bool {

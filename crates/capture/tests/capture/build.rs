@@ -1,6 +1,9 @@
 //! Builds capture files field by field, and reads them back.
 
-use std::io::{self, Cursor, Read, Write};
+use std::{
+    collections::HashMap,
+    io::{self, Cursor, Read, Write},
+};
 
 use dwell_capture::{Error, LinkType, Reader};
 use flate2::{Compression, write::GzEncoder};
@@ -183,23 +186,34 @@ pub struct Owned {
     pub wire_len: u32,
 }
 
-/// All packets, and the error that ended them.
+/// All packets, and the error that ended them. Those that were looked at before are what was seen then.
 pub fn drain(reader: Result<Reader, Error>) -> (Vec<Owned>, Option<Error>) {
     let mut packets = Vec::new();
     let mut reader = match reader {
         Ok(reader) => reader,
         Err(error) => return (packets, Some(error)),
     };
+    let mut seen = HashMap::new();
     loop {
+        while let Some(packet) = reader.look_ahead(3) {
+            assert!((1..=3).contains(&(packet.number - packets.len() as u64)), "{packet:?}");
+            let what = (packet.interface, packet.link, packet.data.to_vec(), packet.wire_len);
+            assert_eq!(seen.insert(packet.number, what), None);
+        }
         match reader.next_packet() {
-            Ok(Some(packet)) => packets.push(Owned {
-                time_ns: packet.time_ns,
-                is_timed: packet.is_timed,
-                interface: packet.interface,
-                link: packet.link,
-                data: packet.data.to_vec(),
-                wire_len: packet.wire_len,
-            }),
+            Ok(Some(packet)) => {
+                packets.push(Owned {
+                    time_ns: packet.time_ns,
+                    is_timed: packet.is_timed,
+                    interface: packet.interface,
+                    link: packet.link,
+                    data: packet.data.to_vec(),
+                    wire_len: packet.wire_len,
+                });
+                if let Some(before) = seen.remove(&(packets.len() as u64)) {
+                    assert_eq!(before, (packet.interface, packet.link, packet.data.to_vec(), packet.wire_len));
+                }
+            }
             Ok(None) => return (packets, None),
             Err(error) => {
                 assert_eq!(reader.packets(), packets.len() as u64);

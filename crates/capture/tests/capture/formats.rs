@@ -328,3 +328,23 @@ fn link_types_show_their_names() {
     let names = [0, 1, 12, 101, 104, 113, 276, 147].map(|link| LinkType(link).to_string());
     assert_eq!(names, ["NULL", "EN10MB", "RAW", "RAW", "C_HDLC", "LINUX_SLL", "LINUX_SLL2", "147"]);
 }
+
+#[test]
+fn packets_are_seen_before_their_turn_as_far_as_they_are_in_memory_and_each_once() {
+    for (name, capture) in one_of_each() {
+        let mut reader = Reader::from_read(&name, Box::new(Cursor::new(capture.bytes.clone()))).unwrap();
+        let mut numbers = Vec::new();
+        loop {
+            while let Some(packet) = reader.look_ahead(2) {
+                numbers.push(packet.number);
+            }
+            if reader.next_packet().unwrap().is_none() {
+                break;
+            }
+        }
+        assert!(numbers.is_sorted_by(|one, other| one < other), "{name}: {numbers:?}");
+        // In pcapng, one that follows another kind of block is not seen.
+        let expected = if name.starts_with("pcapng") { 0 } else { reader.packets() };
+        assert!(numbers.len() as u64 >= expected && numbers.len() as u64 <= reader.packets(), "{name}: {numbers:?}");
+    }
+}

@@ -1,15 +1,10 @@
 //! The packets of a capture, one after the other.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashMap},
-    io::Write,
-    path::Path,
-};
+use std::{borrow::Cow, collections::BTreeSet, io::Write, path::Path};
 
 use anyhow::anyhow;
 use dwell_app::progress::Bar;
-use dwell_capture::{Error, LinkType, Packet, Reader};
+use dwell_capture::{Error, LinkType, Packet, Reader, Upcoming};
 use dwell_engine::{
     filter::Filter,
     missing::Missing,
@@ -66,6 +61,27 @@ pub fn left_out(losses: &[(Cow<'static, str>, u64)]) -> String {
     named.collect()
 }
 
+/// What takes the packets of a capture.
+pub trait Observer {
+    /// How many packets are shown before their turn.
+    const AHEAD: u64 = 0;
+
+    /// Is shown a packet that is observed later under this number, unless it is left out, and without its time.
+    fn prepare(&mut self, _number: u64, _packet: &Observation<'_>) {}
+
+    /// Takes a packet with a time, and appends the comments that it has in the copy. Returns false to end.
+    fn observe(&mut self, number: u64, packet: &Observation<'_>, comments: &mut Vec<String>) -> bool;
+}
+
+/// Takes packets one by one.
+struct OneByOne<F>(F);
+
+impl<F: FnMut(&Observation<'_>) -> bool> Observer for OneByOne<F> {
+    fn observe(&mut self, _number: u64, packet: &Observation<'_>, _comments: &mut Vec<String>) -> bool {
+        (self.0)(packet)
+    }
+}
+
 /// An open capture.
 pub struct Capture<'a> {
     path: &'a Path,
@@ -78,7 +94,7 @@ pub struct Capture<'a> {
     /// Packets of which the capture has only the beginning.
     shortened: u64,
     /// The time of the latest packet of each interface, and packets that are earlier.
-    latest_ns: HashMap<u32, u64>,
+    latest_ns: Vec<u64>,
     disordered: u64,
     /// Finds packets that passed before, which are left out.
     repeats: Repeats,
@@ -109,7 +125,7 @@ impl<'a> Capture<'a> {
             unknown_links: BTreeSet::new(),
             untimed: 0,
             shortened: 0,
-            latest_ns: HashMap::new(),
+            latest_ns: Vec::new(),
             disordered: 0,
             repeats: Repeats::default(),
             missing: None,
@@ -133,29 +149,28 @@ impl<'a> Capture<'a> {
         &mut self,
         stop: &Stop,
         change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
-        mut observe: impl FnMut(&Observation<'_>) -> bool,
+        observe: impl FnMut(&Observation<'_>) -> bool,
     ) -> Result<(), Error> {
-        self.read_annotating(stop, change_source, |packet, _| observe(packet))
+        self.read_to(stop, change_source, &mut OneByOne(observe))
     }
 
-    /// Reads as [`Capture::read`]. `observe` may append comments, which the packet has in the copy. The copy is complete at
-    /// the end, as far as the capture was read.
-    pub fn read_annotating(
+    /// Reads as [`Capture::read`]. The copy is complete at the end, as far as the capture was read.
+    pub fn read_to(
         &mut self,
         stop: &Stop,
         change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
-        observe: impl FnMut(&Observation<'_>, &mut Vec<String>) -> bool,
+        observer: &mut impl Observer,
     ) -> Result<(), Error> {
-        let read = self.read_packets(stop, change_source, observe);
+        let read = self.read_packets(stop, change_source, observer);
         let copied = self.input.reader.finish_copy();
         read.and(copied)
     }
 
-    fn read_packets(
+    fn read_packets<O: Observer>(
         &mut self,
         stop: &Stop,
         mut change_source: impl FnMut(&mut dyn FnMut(&mut Source)),
-        mut observe: impl FnMut(&Observation<'_>, &mut Vec<String>) -> bool,
+        observer: &mut O,
     ) -> Result<(), Error> {
         let progress = progress(&self.input.reader);
         let distinguishes_interfaces = self.input.reader.distinguishes_interfaces();
@@ -163,13 +178,17 @@ impl<'a> Capture<'a> {
         let (shortened, repeats, missing) = (&mut self.shortened, &mut self.repeats, &mut self.missing);
         let (latest_ns, disordered) = (&mut self.latest_ns, &mut self.disordered);
         let mut comments = Vec::new();
-        let mut pass = |packet: &Packet<'_>, comments: &mut Vec<String>| {
+        let mut pass = |number: u64, packet: &Packet<'_>, observer: &mut O, comments: &mut Vec<String>| {
             if !knows_link(packet.link.0) {
                 unknown_links.insert(packet.link);
             }
             *shortened += u64::from(packet.data.len() < packet.wire_len as usize);
             if packet.interface < MAX_NAMES {
-                let latest_ns = latest_ns.entry(packet.interface).or_default();
+                let index = packet.interface as usize;
+                if index >= latest_ns.len() {
+                    latest_ns.resize(index + 1, 0);
+                }
+                let latest_ns = &mut latest_ns[index];
                 *disordered += u64::from(packet.time_ns.saturating_add(RESOLUTION_NS) < *latest_ns);
                 *latest_ns = packet.time_ns.max(*latest_ns);
             }
@@ -188,21 +207,25 @@ impl<'a> Capture<'a> {
             }
             names.observe(&observation);
             missing.iter_mut().for_each(|missing| missing.observe(&observation));
-            observe(&observation, comments)
+            observer.observe(number, &observation, comments)
         };
-        while let Some(packet) = self.input.reader.next_packet()? {
+        loop {
+            while let Some(packet) = self.input.reader.look_ahead(O::AHEAD) {
+                observer.prepare(packet.number, &upcoming(&packet));
+            }
+            let number = self.input.reader.packets() + 1;
+            let Some(packet) = self.input.reader.next_packet()? else { break };
             if !packet.is_timed {
                 self.untimed += 1;
-            } else if !pass(&packet, &mut comments) {
+            } else if !pass(number, &packet, observer, &mut comments) {
                 break;
             }
             comments.drain(..).for_each(|comment| self.input.reader.comment(comment));
-            let packets = self.input.reader.packets();
-            if self.input.is_file && packets.is_multiple_of(LOOK_STRIDE) && stop.is_asked() {
+            if self.input.is_file && number.is_multiple_of(LOOK_STRIDE) && stop.is_asked() {
                 self.input.cut();
                 break;
             }
-            if packets.is_multiple_of(STRIDE) {
+            if number.is_multiple_of(STRIDE) {
                 progress.advance_to(self.input.reader.position());
             }
         }
@@ -323,6 +346,17 @@ impl<'a> Capture<'a> {
             ));
         }
         faults
+    }
+}
+
+/// Returns a packet before its turn, without its time.
+fn upcoming<'a>(packet: &Upcoming<'a>) -> Observation<'a> {
+    Observation {
+        time_ns: 0,
+        interface: packet.interface,
+        link: packet.link.0,
+        data: packet.data,
+        wire_len: packet.wire_len,
     }
 }
 

@@ -11,7 +11,7 @@ mod replay_output;
 mod stack;
 mod stack_metrics;
 
-pub use capture::{Capture, CaptureLosses, MORE_OF_EACH, interrupted, left_out};
+pub use capture::{Capture, CaptureLosses, MORE_OF_EACH, Observer, interrupted, left_out};
 pub use cost::cost;
 pub use filter::FilterArgs;
 pub use input::NoInput;

@@ -97,64 +97,133 @@ static void emit_sample(struct dwell_step *step, const struct dwell_match *match
 		dwell_fill_sample(&native->event[native->events++].sample, step, match, dwell_now(step->table->clock));
 }
 
-/* Fetches the stamps that the packet may want while its flow is looked up: on
- * captures of many flows both lie far away.
- */
-static void prefetch_stamps(struct dwell_step *step)
+/* A packet that was read before its turn. */
+struct dwell_native_prepared {
+	__u64 number; /* 0: there is none */
+	__u32 result; /* of read_packet() */
+	__u32 reserved;
+	struct dwell_packet packet;
+};
+_Static_assert(sizeof(struct dwell_native_prepared) <= DWELL_NATIVE_PREPARED_BYTES, "the memory that callers reserve");
+_Static_assert(!(DWELL_NATIVE_AHEAD & (DWELL_NATIVE_AHEAD - 1)), "a power of two");
+
+/* Packets from the preparation of one to that of the one at which its bucket has arrived. */
+#define BUCKET_ARRIVES 6
+
+static struct dwell_native_prepared *prepared_at(struct dwell_native *native, __u64 number)
 {
-	const struct dwell_packet *packet = step->packet;
-	__u32 direction = packet->direction & 1;
+	char *all = (void *)native->prepared;
+
+	return (void *)(all + (number & (DWELL_NATIVE_AHEAD - 1)) * DWELL_NATIVE_PREPARED_BYTES);
+}
+
+/* Fetches the stamps that the packet may want. */
+static void prefetch_stamps(struct dwell_native *native, const struct dwell_packet *packet)
+{
+	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask, own, other;
 
 	if (!packet->rtt.has_ts)
 		return;
-	__builtin_prefetch(
-		dwell_stamps_at(step, dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval)), 1);
-	__builtin_prefetch(
-		dwell_stamps_at(step, dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr)),
-		1);
+	own = dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval);
+	other = dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr);
+	__builtin_prefetch(&native->stamps[(own & mask) / DWELL_STAMP_WAYS], 1);
+	__builtin_prefetch(&native->stamps[(other & mask) / DWELL_STAMP_WAYS], 1);
 }
 
-void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
-			 __u32 interface, __u64 time_ns)
+/* Fetches the state of the packet's flow, by its first bucket, where nearly all flows are. */
+static void prefetch_flow(struct dwell_native *native, const struct dwell_packet *packet)
+{
+	__u32 first = dwell_bucket_first(packet->hash, native->config.table.bucket_mask);
+	struct dwell_bucket *bucket = dwell_bucket_at(native, first);
+	__u32 way = dwell_way_of(bucket->tags, dwell_tag(packet->hash)), slot_index;
+	struct dwell_flow *flow;
+
+	if (way >= DWELL_WAYS)
+		return;
+	slot_index = dwell_slot_of(bucket, way);
+	flow = dwell_flow_at(native, slot_index);
+	if (!flow)
+		return;
+	__builtin_prefetch(flow, 1);
+	__builtin_prefetch((const char *)flow + 64, 1);
+	__builtin_prefetch(&native->cold[slot_index].side[packet->direction & 1], 1);
+	if (!packet->rtt.has_ts || native->config.tcp_auto)
+		__builtin_prefetch(&native->matchers[slot_index], 1);
+}
+
+/* Returns DWELL_FRAME_OK, or the counter that says why the packet is of no use. */
+static __always_inline __u32 read_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes,
+					 __u32 link, __u32 interface, struct dwell_packet *packet)
 {
 	const void *end = (const char *)data + bytes;
 	struct dwell_frame frame = {data, end};
+	dwell_where where;
+	__u32 result;
+
+	__builtin_memset(packet, 0, sizeof(*packet));
+	where = dwell_locate_plain(data, end, link);
+	if (!where)
+		where = dwell_locate_nested(&frame, data, end, link, &packet->tunnel);
+	result = dwell_where_error(where);
+	if (result)
+		return result;
+	packet->wire_bytes = wire_bytes;
+	packet->segments = 1;
+	if (native->config.ignore_tunnels)
+		packet->tunnel = 0;
+	packet->key.interface =
+		dwell_interface_in(dwell_captured_interface(data, bytes, link, interface), packet->tunnel);
+	result = dwell_rtt_parse(&frame, data, end, where, &native->config, packet);
+	if (result != DWELL_FRAME_OK)
+		return result;
+	packet->hash = dwell_key_hash(&packet->key, packet->proto, native->config.table.seed);
+	/* while the flow is looked up, as both may lie far away */
+	prefetch_stamps(native, packet);
+	return DWELL_FRAME_OK;
+}
+
+void dwell_native_prepare(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			  __u32 interface, __u64 number)
+{
+	struct dwell_native_prepared *prepared = prepared_at(native, number);
+	__u32 mask = native->config.table.bucket_mask;
+
+	prepared->number = number;
+	prepared->result = read_packet(native, data, bytes, wire_bytes, link, interface, &prepared->packet);
+	if (prepared->result == DWELL_FRAME_OK)
+		__builtin_prefetch(dwell_bucket_at(native, dwell_bucket_first(prepared->packet.hash, mask)));
+	prepared = prepared_at(native, number - BUCKET_ARRIVES);
+	if (prepared->number == number - BUCKET_ARRIVES && prepared->result == DWELL_FRAME_OK)
+		prefetch_flow(native, &prepared->packet);
+}
+
+void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			 __u32 interface, __u64 number, __u64 time_ns)
+{
+	struct dwell_native_prepared *prepared = prepared_at(native, number);
 	struct dwell_clock clock = {time_ns};
-	struct dwell_packet packet;
+	struct dwell_packet now;
 	struct dwell_table table = table_of(native, &clock);
 	struct dwell_step step = {
 		.table = &table,
 		.config = &native->config,
-		.packet = &packet,
 	};
-	dwell_where where;
 	__u32 result;
 
 	native->events = 0;
 	native->counters.value[DWELL_SEEN_PACKETS]++;
 	native->counters.value[DWELL_SEEN_BYTES] += wire_bytes;
-	__builtin_memset(&packet, 0, sizeof(packet));
-	where = dwell_locate_plain(data, end, link);
-	if (!where)
-		where = dwell_locate_nested(&frame, data, end, link, &packet.tunnel);
-	result = dwell_where_error(where);
-	if (result) {
-		native->counters.value[result]++;
-		return;
+	if (number && prepared->number == number) {
+		step.packet = &prepared->packet;
+		result = prepared->result;
+	} else {
+		step.packet = &now;
+		result = read_packet(native, data, bytes, wire_bytes, link, interface, &now);
 	}
-	packet.wire_bytes = wire_bytes;
-	packet.segments = 1;
-	if (native->config.ignore_tunnels)
-		packet.tunnel = 0;
-	packet.key.interface =
-		dwell_interface_in(dwell_captured_interface(data, bytes, link, interface), packet.tunnel);
-	result = dwell_rtt_parse(&frame, data, end, where, &native->config, &packet);
 	if (result != DWELL_FRAME_OK) {
 		native->counters.value[result]++;
 		return;
 	}
-	packet.hash = dwell_key_hash(&packet.key, packet.proto, native->config.table.seed);
-	prefetch_stamps(&step);
 	dwell_rtt_flow(&step);
 	if (!step.flow)
 		return;

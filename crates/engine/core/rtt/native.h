@@ -18,6 +18,12 @@ union dwell_native_event {
 	struct dwell_flow_event flow;
 };
 
+/* Packets that dwell_native_prepare() keeps at most, a power of two, and the memory that each takes. */
+#define DWELL_NATIVE_AHEAD 16
+#define DWELL_NATIVE_PREPARED_BYTES 256
+
+struct dwell_native_prepared;
+
 struct dwell_native {
 	struct dwell_rtt_config config;
 	struct dwell_counters counters;
@@ -26,17 +32,26 @@ struct dwell_native {
 	struct dwell_cold *cold;
 	struct dwell_matcher *matchers;
 	struct dwell_stamp_set *stamps;
+	struct dwell_native_prepared *prepared; /* DWELL_NATIVE_AHEAD of them */
 	struct dwell_pool pool;
 	__u32 events;
 	__u32 reserved;
 	union dwell_native_event event[DWELL_NATIVE_EVENTS];
 };
 
-/* Observes one packet, of which `bytes` are at `data` and `wire_bytes` were on the wire. The events that it caused are
- * in event[0..events].
+/* Reads a packet before its turn, of which `bytes` are at `data` and `wire_bytes` were on the wire, and has the processor
+ * fetch what it will need of the tables: with many flows that lies in no cache. Nothing is measured or counted. `number`
+ * is not 0 and never that of another packet. Packets are prepared in order; of several with numbers that are equal modulo
+ * DWELL_NATIVE_AHEAD, the last is kept.
+ */
+void dwell_native_prepare(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
+			  __u32 interface, __u64 number);
+
+/* Observes one packet. It is not read again if it was prepared under its `number`, which is 0 for one that was not. The
+ * events that it caused are in event[0..events].
  */
 void dwell_native_packet(struct dwell_native *native, const void *data, __u32 bytes, __u32 wire_bytes, __u32 link,
-			 __u32 interface, __u64 time_ns);
+			 __u32 interface, __u64 number, __u64 time_ns);
 
 /* Closes flows of one bucket: idle ones, or with DWELL_CLOSE_END all of them. */
 void dwell_native_sweep(struct dwell_native *native, __u32 bucket, __u64 time_ns, __u32 reason);

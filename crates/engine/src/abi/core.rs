@@ -680,6 +680,8 @@ pub const DWELL_STAMP_TIME: u64 = 281474976710655;
 pub const DWELL_STAMP_WAYS: u32 = 4;
 pub const DWELL_STAMP_NONE: i32 = -1;
 pub const DWELL_NATIVE_EVENTS: u32 = 8;
+pub const DWELL_NATIVE_AHEAD: u32 = 16;
+pub const DWELL_NATIVE_PREPARED_BYTES: u32 = 256;
 pub const DWELL_COARSE_SHIFT: u32 = 3;
 pub const DWELL_COARSE_SKIPPED: u32 = 23;
 pub const DWELL_COARSE_BUCKETS: u32 = 204;
@@ -4087,6 +4089,11 @@ impl Default for dwell_native_event {
     }
 }
 #[repr(C)]
+#[derive(Debug)]
+pub struct dwell_native_prepared {
+    _unused: [u8; 0],
+}
+#[repr(C)]
 #[derive(Copy, Clone)]
 pub struct dwell_native {
     pub config: dwell_rtt_config,
@@ -4096,6 +4103,7 @@ pub struct dwell_native {
     pub cold: *mut dwell_cold,
     pub matchers: *mut dwell_matcher,
     pub stamps: *mut dwell_stamp_set,
+    pub prepared: *mut dwell_native_prepared,
     pub pool: dwell_pool,
     pub events: __u32,
     pub reserved: __u32,
@@ -4103,7 +4111,7 @@ pub struct dwell_native {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1968usize];
+    ["Size of dwell_native"][::std::mem::size_of::<dwell_native>() - 1976usize];
     ["Alignment of dwell_native"][::std::mem::align_of::<dwell_native>() - 8usize];
     ["Offset of field: dwell_native::config"][::std::mem::offset_of!(dwell_native, config) - 0usize];
     ["Offset of field: dwell_native::counters"][::std::mem::offset_of!(dwell_native, counters) - 712usize];
@@ -4112,10 +4120,11 @@ const _: () = {
     ["Offset of field: dwell_native::cold"][::std::mem::offset_of!(dwell_native, cold) - 960usize];
     ["Offset of field: dwell_native::matchers"][::std::mem::offset_of!(dwell_native, matchers) - 968usize];
     ["Offset of field: dwell_native::stamps"][::std::mem::offset_of!(dwell_native, stamps) - 976usize];
-    ["Offset of field: dwell_native::pool"][::std::mem::offset_of!(dwell_native, pool) - 984usize];
-    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 1000usize];
-    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 1004usize];
-    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 1008usize];
+    ["Offset of field: dwell_native::prepared"][::std::mem::offset_of!(dwell_native, prepared) - 984usize];
+    ["Offset of field: dwell_native::pool"][::std::mem::offset_of!(dwell_native, pool) - 992usize];
+    ["Offset of field: dwell_native::events"][::std::mem::offset_of!(dwell_native, events) - 1008usize];
+    ["Offset of field: dwell_native::reserved"][::std::mem::offset_of!(dwell_native, reserved) - 1012usize];
+    ["Offset of field: dwell_native::event"][::std::mem::offset_of!(dwell_native, event) - 1016usize];
 };
 impl Default for dwell_native {
     fn default() -> Self {
@@ -4127,6 +4136,17 @@ impl Default for dwell_native {
     }
 }
 unsafe extern "C" {
+    pub fn dwell_native_prepare(
+        native: *mut dwell_native,
+        data: *const ::std::os::raw::c_void,
+        bytes: __u32,
+        wire_bytes: __u32,
+        link: __u32,
+        interface: __u32,
+        number: __u64,
+    );
+}
+unsafe extern "C" {
     pub fn dwell_native_packet(
         native: *mut dwell_native,
         data: *const ::std::os::raw::c_void,
@@ -4134,6 +4154,7 @@ unsafe extern "C" {
         wire_bytes: __u32,
         link: __u32,
         interface: __u32,
+        number: __u64,
         time_ns: __u64,
     );
 }

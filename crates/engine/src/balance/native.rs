@@ -86,9 +86,9 @@ impl Balancer {
         let core = Box::new(abi::dwell_balancer {
             slots: abi::dwell_slots {
                 program,
-                aliases: aliases.as_mut_ptr().cast(),
-                buckets: buckets.as_mut_ptr().cast(),
-                slots: slots.as_mut_ptr().cast(),
+                aliases: table::start(&mut aliases),
+                buckets: table::start(&mut buckets),
+                slots: table::start(&mut slots),
                 ..Default::default()
             },
             config: abi::dwell_balance_config { cid_mask: CIDS - 1, ..config },

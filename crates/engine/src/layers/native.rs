@@ -43,11 +43,11 @@ impl HostLayers {
         let mut rows = table::zeroed(config.rows(), stride);
         let mut core = Box::<abi::dwell_layers>::default();
         core.program = config.to_core();
-        core.rows = rows.as_mut_ptr().cast();
+        core.rows = table::start(&mut rows);
         // SAFETY: a pure function.
         let stride = unsafe { abi::dwell_layers_hop_stride() } as usize;
         let mut hop_rows = table::zeroed(config.rows(), stride);
-        core.hop_rows = hop_rows.as_mut_ptr().cast();
+        core.hop_rows = table::start(&mut hop_rows);
         HostLayers { core, _rows: rows, _hop_rows: hop_rows }
     }
 

@@ -82,9 +82,9 @@ impl Tracker {
         let mut memory = table::zeroed(program.table.slots, stride);
         let core = Box::new(abi::dwell_slots {
             program,
-            aliases: aliases.as_mut_ptr().cast(),
-            buckets: buckets.as_mut_ptr().cast(),
-            slots: memory.as_mut_ptr().cast(),
+            aliases: table::start(&mut aliases),
+            buckets: table::start(&mut buckets),
+            slots: table::start(&mut memory),
             ..Default::default()
         });
         Tracker { core, _buckets: buckets, _memory: memory, _aliases: aliases, sweep: Sweep::default() }

@@ -21,6 +21,7 @@ pub struct Tracker {
     _cold: Vec<u64>,
     _matchers: Vec<u64>,
     _stamps: Vec<u64>,
+    _prepared: Vec<u64>,
     sweep: Sweep,
 }
 
@@ -36,21 +37,62 @@ impl Tracker {
         let mut cold = table::zeroed(config.slots(), size_of::<abi::dwell_cold>());
         let mut matchers = table::zeroed(config.slots(), size_of::<abi::dwell_matcher>());
         let mut stamps = table::zeroed(config.stamps() / abi::DWELL_STAMP_WAYS, size_of::<abi::dwell_stamp_set>());
+        let mut prepared = table::zeroed(abi::DWELL_NATIVE_AHEAD, abi::DWELL_NATIVE_PREPARED_BYTES as usize);
         let native = Box::new(abi::dwell_native {
             config: config.to_core(),
-            buckets: buckets.as_mut_ptr().cast(),
-            flows: flows.as_mut_ptr().cast(),
-            cold: cold.as_mut_ptr().cast(),
-            matchers: matchers.as_mut_ptr().cast(),
-            stamps: stamps.as_mut_ptr().cast(),
+            buckets: table::start(&mut buckets),
+            flows: table::start(&mut flows),
+            cold: table::start(&mut cold),
+            matchers: table::start(&mut matchers),
+            stamps: table::start(&mut stamps),
+            prepared: table::start(&mut prepared),
             ..Default::default()
         });
-        let sweep = Sweep::default();
-        Tracker { native, _buckets: buckets, _flows: flows, _cold: cold, _matchers: matchers, _stamps: stamps, sweep }
+        Tracker {
+            native,
+            _buckets: buckets,
+            _flows: flows,
+            _cold: cold,
+            _matchers: matchers,
+            _stamps: stamps,
+            _prepared: prepared,
+            sweep: Sweep::default(),
+        }
+    }
+
+    /// How many packets may be prepared and not observed yet.
+    pub const AHEAD: u64 = abi::DWELL_NATIVE_AHEAD as u64;
+
+    /// The number of flows up to which all of them are in the processor's cache, so that nothing need be fetched.
+    const CACHED_FLOWS: u32 = 64;
+
+    /// Reads a packet before its turn and has its flow fetched, so that [`Tracker::observe_prepared`] need not wait for memory.
+    /// `number` is above 0 and larger than those of packets before it. A packet may be prepared and never observed.
+    pub fn prepare(&mut self, number: u64, packet: &Observation<'_>) {
+        if self.native.pool.fresh <= Self::CACHED_FLOWS {
+            return;
+        }
+        // SAFETY: `data` is valid for its length; `prepared` has room for as many packets as the core keeps.
+        unsafe {
+            abi::dwell_native_prepare(
+                &mut *self.native,
+                packet.data.as_ptr().cast(),
+                packet.data.len() as u32,
+                packet.wire_len,
+                packet.link,
+                packet.interface,
+                number,
+            );
+        }
     }
 
     /// Processes one packet and emits the resulting events.
-    pub fn observe(&mut self, packet: &Observation<'_>, mut emit: impl FnMut(Event)) {
+    pub fn observe(&mut self, packet: &Observation<'_>, emit: impl FnMut(Event)) {
+        self.observe_prepared(0, packet, emit);
+    }
+
+    /// Processes one packet, which may have been prepared under this number, with the same result.
+    pub fn observe_prepared(&mut self, number: u64, packet: &Observation<'_>, mut emit: impl FnMut(Event)) {
         // SAFETY: `data` is valid for its length; the tables are as large as
         // the masks in `native.config` say.
         unsafe {
@@ -61,6 +103,7 @@ impl Tracker {
                 packet.wire_len,
                 packet.link,
                 packet.interface,
+                number,
                 packet.time_ns,
             );
         }
@@ -93,6 +136,14 @@ impl Tracker {
     pub fn counters(&self) -> Counters {
         Counters(self.native.counters.value)
     }
+}
+
+/// Returns the words of a key, which tell flows apart as the core does.
+fn words_of(key: &abi::dwell_flow_key) -> [u64; 5] {
+    // SAFETY: of both members of the union, which are of the same type, one is written.
+    let interface = unsafe { key.__bindgen_anon_1.interface };
+    let ports = u64::from(key.a_port) << 48 | u64::from(key.b_port) << 32 | u64::from(interface);
+    [key.a.high, key.a.low, key.b.high, key.b.low, ports]
 }
 
 /// What a packet carries over TCP or UDP.
@@ -159,6 +210,10 @@ pub(crate) struct Segment {
     pub time_ns: u64,
     /// The interface of the capture, or what encloses the packet.
     pub interface: u32,
+    /// The same for both directions of a connection, and for no other of the interface.
+    pub connection: [u64; 5],
+    /// Which of the directions it is.
+    pub direction: u8,
     pub src: Endpoint,
     pub dst: Endpoint,
     pub seq: u32,
@@ -220,6 +275,8 @@ impl Segment {
         Ok(Segment {
             time_ns: packet.time_ns,
             interface: raw.interface,
+            connection: words_of(&raw.key),
+            direction: raw.direction,
             src,
             dst,
             seq: raw.seq,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // also in the helpers of tests, which clippy does not see as tests
 
+mod ahead;
 mod definitions;
 mod dns;
 mod filter;

@@ -230,16 +230,17 @@ pub fn run(config: &Config, scene: impl IntoIterator<Item = impl Into<Frame>>) -
 }
 
 pub fn observe(tracker: &mut Tracker, frame: &Frame, emit: impl FnMut(Event)) {
-    tracker.observe(
-        &Observation {
-            time_ns: frame.time_ns,
-            interface: frame.interface,
-            link: frame.link,
-            data: &frame.data,
-            wire_len: frame.wire_len,
-        },
-        emit,
-    );
+    tracker.observe(&observation(frame), emit);
+}
+
+pub fn observation(frame: &Frame) -> Observation<'_> {
+    Observation {
+        time_ns: frame.time_ns,
+        interface: frame.interface,
+        link: frame.link,
+        data: &frame.data,
+        wire_len: frame.wire_len,
+    }
 }
 
 pub fn small() -> Config {

@@ -15,7 +15,7 @@ use dwell_records::{SinkError, Source};
 use super::{Args, annotate, report::Report};
 use crate::{
     exit::{Exit, Failure},
-    source::{Capture, NoInput, ReplayOutput, cost, interrupted},
+    source::{Capture, NoInput, Observer, ReplayOutput, cost, interrupted},
 };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
@@ -42,11 +42,7 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     capture.count_missing(config.filter.clone());
     let source = Rc::clone(&output);
     let mut replay = Replay::new(args, &config, aggregate, Rc::clone(&output));
-    let read = capture.read_annotating(
-        &stop,
-        |change| source.borrow_mut().report.set_source(change),
-        |packet, comments| replay.observe(packet, comments),
-    );
+    let read = capture.read_to(&stop, |change| source.borrow_mut().report.set_source(change), &mut replay);
     output.borrow_mut().report.set_losses(capture.losses(&read, &replay.tracker.counters()));
     let counters = replay.finish()?;
     capture.verdict(read, &counters).and_then(|exit| {
@@ -96,36 +92,6 @@ impl Replay {
         }
     }
 
-    /// Measures a packet, and appends the comments for it. Returns false if results can no longer be written.
-    fn observe(&mut self, packet: &Observation<'_>, comments: &mut Vec<String>) -> bool {
-        let output = &mut *self.output.borrow_mut();
-        if let Some(groups) = &mut self.groups
-            && let Some(end_ns) = self.intervals.advance(packet.time_ns)
-        {
-            let length_ns = self.intervals.length_ns();
-            output.write(|report| report.interval(end_ns, length_ns, &groups.take(end_ns)));
-            let counters = groups.count(self.tracker.counters());
-            output.write(|report| report.status(end_ns, &counters, cost(&[])));
-        }
-        let (groups, annotates) = (&mut self.groups, self.annotates);
-        let mut report_event = |event: Event| {
-            if let (Event::Sample(sample), Some(groups)) = (&event, groups.as_mut()) {
-                groups.add(sample);
-            }
-            if let (Event::Sample(sample), true) = (&event, annotates) {
-                comments.push(annotate::comment(sample));
-            }
-            output.write(|report| report.event(&event));
-        };
-        if self.reports_closes {
-            self.tracker.sweep(packet.time_ns, &mut report_event);
-        }
-        self.tracker.observe(packet, report_event);
-        self.last_ns = Some(packet.time_ns);
-        // The copy is worth completing though nobody reads the samples.
-        output.failed.is_none() || self.annotates
-    }
-
     fn finish(&mut self) -> Result<Counters, Failure> {
         let output = &mut *self.output.borrow_mut();
         if let Some(last_ns) = self.last_ns
@@ -156,5 +122,43 @@ impl Replay {
             }
         }
         Ok(counters)
+    }
+}
+
+impl Observer for Replay {
+    const AHEAD: u64 = Tracker::AHEAD;
+
+    fn prepare(&mut self, number: u64, packet: &Observation<'_>) {
+        self.tracker.prepare(number, packet);
+    }
+
+    /// Measures a packet. Returns false if results can no longer be written.
+    fn observe(&mut self, number: u64, packet: &Observation<'_>, comments: &mut Vec<String>) -> bool {
+        let output = &mut *self.output.borrow_mut();
+        if let Some(groups) = &mut self.groups
+            && let Some(end_ns) = self.intervals.advance(packet.time_ns)
+        {
+            let length_ns = self.intervals.length_ns();
+            output.write(|report| report.interval(end_ns, length_ns, &groups.take(end_ns)));
+            let counters = groups.count(self.tracker.counters());
+            output.write(|report| report.status(end_ns, &counters, cost(&[])));
+        }
+        let (groups, annotates) = (&mut self.groups, self.annotates);
+        let mut report_event = |event: Event| {
+            if let (Event::Sample(sample), Some(groups)) = (&event, groups.as_mut()) {
+                groups.add(sample);
+            }
+            if let (Event::Sample(sample), true) = (&event, annotates) {
+                comments.push(annotate::comment(sample));
+            }
+            output.write(|report| report.event(&event));
+        };
+        if self.reports_closes {
+            self.tracker.sweep(packet.time_ns, &mut report_event);
+        }
+        self.tracker.observe_prepared(number, packet, report_event);
+        self.last_ns = Some(packet.time_ns);
+        // The copy is worth completing though nobody reads the samples.
+        output.failed.is_none() || self.annotates
     }
 }

@@ -11,6 +11,7 @@ use dwell_socket::clock::monotonic_ns;
 
 use super::{Args, live_line::LiveLine, metrics::Exporter};
 use crate::{
+    args::FormatOrNone,
     exit::{Exit, Failure},
     fail_if::{self, Conditions, Subject},
     log::log,
@@ -35,6 +36,8 @@ pub struct Printer {
     /// Whether rows are missing in the store.
     is_incomplete: bool,
     only_summary: bool,
+    /// Whether names of connections are needed later that no line of this interval asks for.
+    notes_names: bool,
     order: SocketOrder,
     is_minimized: bool,
     is_outside: bool,
@@ -68,6 +71,7 @@ impl Printer {
             verdict: None,
             is_incomplete: false,
             only_summary: args.summary,
+            notes_names: args.summary || args.top.is_some() || args.format != FormatOrNone::Jsonl,
             order: SocketOrder { by: args.by.unwrap_or_default(), top: args.top.map(|top| top as usize) },
             is_minimized: args.minimize,
             is_outside: false,
@@ -95,8 +99,10 @@ impl Printer {
         self.since_ns = end_ns;
         for socket in sockets {
             self.summary.add(end_ns, length_ns, socket);
-            let ends = &socket.account.ends;
-            self.names.note(&ends.src, &ends.dst, Protocol(6));
+            if self.notes_names {
+                let ends = &socket.account.ends;
+                self.names.note(&ends.src, &ends.dst, Protocol(6));
+            }
         }
         if let Some(exporter) = &self.exporter {
             exporter.interval(&self.summary, sockets);

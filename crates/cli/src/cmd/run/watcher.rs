@@ -145,35 +145,46 @@ impl Watcher {
 
     /// Returns the current connections, each with its counts at the last call.
     pub fn take(&mut self) -> Vec<Socket> {
-        let mut accounts: Vec<Account> = Vec::new();
+        let mut sockets: Vec<Socket> = Vec::with_capacity(self.reported.len());
+        let (reported, own) = (&mut self.reported, Some(process::id()));
+        let mut take = |account: &Account, sockets: &mut Vec<Socket>| {
+            // Prometheus connects to dwell itself.
+            if account.pid != own {
+                sockets.push(compare(reported, account));
+            }
+        };
         if let Some(table) = &mut self.table {
-            let Ok::<_, Infallible>(()) = table.visit(&mut |account| accounts.push(*account));
+            let mut inside = Vec::new();
+            let Ok::<_, Infallible>(()) = table.visit(&mut |account| {
+                inside.push(account.cookie);
+                take(account, &mut sockets);
+            });
+            if let Some(outside) = &mut self.outside {
+                outside.exclude(inside);
+            }
         }
         if let Some(outside) = &mut self.outside {
-            outside.exclude(accounts.iter().map(|account| account.cookie));
-            let Ok::<_, Infallible>(()) = outside.visit(&mut |account| accounts.push(*account));
+            let Ok::<_, Infallible>(()) = outside.visit(&mut |account| take(account, &mut sockets));
         }
         if let Some(cgroup) = &mut self.cgroup {
-            let Ok::<_, Infallible>(()) = cgroup.visit(&mut |account| accounts.push(*account));
+            let Ok::<_, Infallible>(()) = cgroup.visit(&mut |account| take(account, &mut sockets));
         }
-        // Prometheus connects to dwell itself.
-        accounts.retain(|account| account.pid != Some(process::id()));
-        let sockets = accounts.into_iter().map(|account| self.compare(account));
-        sockets.collect()
+        sockets
     }
+}
 
-    fn compare(&mut self, account: Account) -> Socket {
-        let before = match account.ended {
-            true => self.reported.remove(&account.cookie),
-            false => self.reported.insert(account.cookie, LastReport::new(&account)),
-        };
-        let before = match before {
-            Some(last) if last.viewpoint == account.viewpoint => last.counts,
-            Some(last) => last.counts_of_other_watcher(&account),
-            None => counts_before_first_interval(&account),
-        };
-        Socket { account, before }
-    }
+/// Returns a connection with its counts as last reported, and notes the present ones for the next time.
+fn compare(reported: &mut HashMap<u64, LastReport>, account: &Account) -> Socket {
+    let before = match account.ended {
+        true => reported.remove(&account.cookie),
+        false => reported.insert(account.cookie, LastReport::new(account)),
+    };
+    let before = match before {
+        Some(last) if last.viewpoint == account.viewpoint => last.counts,
+        Some(last) => last.counts_of_other_watcher(account),
+        None => counts_before_first_interval(account),
+    };
+    Socket { account: *account, before }
 }
 
 impl LastReport {
@@ -282,7 +293,7 @@ mod tests {
     }
 
     fn report(watcher: &mut Watcher, account: Account) -> (Option<u64>, u32, Option<u32>) {
-        let socket = watcher.compare(account);
+        let socket = compare(&mut watcher.reported, &account);
         let (again, late) = (socket.retransmissions(), socket.out_of_order());
         (socket.acked_bytes(), again, late)
     }
