@@ -29,7 +29,7 @@ use dwell_engine::{
 };
 
 pub use backend::BackendRow;
-pub use clickhouse::{Address, Login, Patience, Server};
+pub use clickhouse::{Address, Login, Patience, Server, Wanted};
 pub use error::{Refusal, StoreError};
 pub use gray::GrayRow;
 pub use read::{Place, Reader, Silence, Span, StoredClock, StoredLoss, StoredSegment};

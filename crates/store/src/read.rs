@@ -7,7 +7,7 @@ use std::{
 };
 
 use dwell_engine::{
-    histogram::Histogram,
+    histogram::Addend,
     layers::{Direction, Ends, PathSegment},
     measure::Endpoint,
 };
@@ -38,8 +38,8 @@ pub enum Place {
 }
 
 /// The time of bytes on a path segment in an interval.
-#[derive(Debug, Clone)]
-pub struct StoredSegment {
+#[derive(Debug, Clone, Copy)]
+pub struct StoredSegment<'a> {
     /// The end of the interval in Unix time.
     pub time_ns: i64,
     /// The host or hosts.
@@ -53,7 +53,7 @@ pub struct StoredSegment {
     /// True if the time is half of a round trip, and not measured with bytes that both hosts have seen.
     pub estimated: bool,
     /// The distribution of the times.
-    pub histogram: Histogram,
+    pub histogram: &'a Addend,
     /// Bound on the error of the clocks.
     pub bound_ns: Option<u64>,
     /// The number of values below 0 but within the bound, which count as 0.
@@ -61,7 +61,7 @@ pub struct StoredSegment {
     /// The number of values whose bound exceeds the one that was asked for.
     pub doubtful: u64,
     /// The layer without a hook that makes this segment unmeasurable.
-    pub missing: Option<String>,
+    pub missing: Option<&'a str>,
 }
 
 /// The quality of a host's clock during a time.
@@ -271,7 +271,7 @@ impl Reader {
     /// # Errors
     ///
     /// [`StoreError::Sqlite`], also if all rows are damaged.
-    pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(StoredSegment)) -> Result<u64, StoreError> {
+    pub fn rows(&self, span: Span, flows: &[i64], mut each: impl FnMut(&StoredSegment<'_>)) -> Result<u64, StoreError> {
         self.read(|db| {
             db.execute("DELETE FROM chosen", [])?;
             let mut insert = db.prepare("INSERT INTO chosen VALUES (?1)")?;
@@ -290,11 +290,12 @@ impl Reader {
             let mut statement = db.prepare(&sql)?;
             let mut rows = statement.query(params![span.0, span.1])?;
             let (mut good, mut damaged, mut why) = (0_u64, 0, None);
+            let mut addend = Addend::default();
             while let Some(row) = rows.next()? {
-                match one(row) {
+                match one(row, &mut addend) {
                     Ok(read) => {
                         good += 1;
-                        each(read);
+                        each(&read);
                     }
                     Err(error) => {
                         damaged += 1;
@@ -407,13 +408,14 @@ pub(crate) fn list(hosts: Option<&[i64]>) -> Option<String> {
     hosts.map(|hosts| serde_json::Value::from(hosts).to_string())
 }
 
-fn one(row: &Row<'_>) -> rusqlite::Result<StoredSegment> {
-    let (name, direction): (String, Option<String>) = (row.get(4)?, row.get(5)?);
+/// Reads a row, with its distribution in `addend`.
+fn one<'a>(row: &'a Row<'_>, addend: &'a mut Addend) -> rusqlite::Result<StoredSegment<'a>> {
+    let (name, direction) = (row.get_ref(4)?.as_str()?, row.get_ref(5)?.as_str_or_null()?);
     let segment = PathSegment::ALL
         .into_iter()
-        .find(|segment| segment.name() == name && segment.direction().map(Direction::name) == direction.as_deref());
-    let histogram = Histogram::from_bytes(row.get_ref(8)?.as_blob()?);
+        .find(|segment| segment.name() == name && segment.direction().map(Direction::name) == direction);
     let is_path: bool = row.get(13)?;
+    addend.decode(row.get_ref(8)?.as_blob()?).map_err(|error| wrong(8, Type::Blob, error.to_string()))?;
     Ok(StoredSegment {
         time_ns: row.get(0)?,
         place: match is_path {
@@ -424,11 +426,11 @@ fn one(row: &Row<'_>) -> rusqlite::Result<StoredSegment> {
         segment: segment.ok_or_else(|| wrong(4, Type::Text, format!("{name:?} is not a segment")))?,
         resent: row.get(6)?,
         estimated: row.get(7)?,
-        histogram: histogram.map_err(|error| wrong(8, Type::Blob, error.to_string()))?,
+        histogram: addend,
         bound_ns: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
         clamped: row.get::<_, i64>(10)?.cast_unsigned(),
         doubtful: row.get::<_, i64>(11)?.cast_unsigned(),
-        missing: row.get(12)?,
+        missing: row.get_ref(12)?.as_str_or_null()?,
     })
 }
 

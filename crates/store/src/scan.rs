@@ -12,6 +12,8 @@ use crate::{Reader, Span, StoreError, read_latency::LatencyRead};
 
 /// Latencies are looked up in the index of times where less than one in so many parts of the time is wanted.
 const INDEXED_PART: i64 = 4;
+/// How they are looked up there.
+const BY_TIME: &str = "INDEXED BY latency_by_time";
 /// Rows below which one thread is enough.
 const FEW_ROWS: i64 = 50_000;
 const MOST_THREADS: usize = 4;
@@ -30,17 +32,14 @@ impl Reader {
         if !self.has_latencies() {
             return Ok(());
         }
-        let (whole_ns, first, last): (i64, i64, i64) = self.read(|db| {
-            let whole = "SELECT ifnull((SELECT max(time_ns) FROM latency) - (SELECT min(time_ns) FROM latency), 0),
-                ifnull((SELECT min(rowid) FROM latency), 0), ifnull((SELECT max(rowid) FROM latency), 0)";
-            db.query_row(whole, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        let (first, last): (i64, i64) = self.read(|db| {
+            let whole =
+                "SELECT ifnull((SELECT min(rowid) FROM latency), 0), ifnull((SELECT max(rowid) FROM latency), 0)";
+            db.query_row(whole, [], |row| Ok((row.get(0)?, row.get(1)?)))
         })?;
-        // To go through the table is faster than to go through its index, unless most of it is of other times.
-        let is_indexed = span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART;
-        let (index, column, whole) = match is_indexed {
-            true => ("INDEXED BY latency_by_time", "time_ns", span),
-            false => ("NOT INDEXED", "rowid", (first.saturating_sub(1), last)),
-        };
+        let index = self.latency_index(span)?;
+        let is_indexed = index == BY_TIME;
+        let (column, whole) = if is_indexed { ("time_ns", span) } else { ("rowid", (first.saturating_sub(1), last)) };
         let sql = format!(
             "SELECT time_ns, host_id, type, what, flow_id, names_id, prefix, prefix_name, method, count, mean_ns,
                 valid, histogram FROM latency {index}
@@ -56,6 +55,17 @@ impl Reader {
             1 => self.part(&sql, whole, span, each),
             _ => self.parts(&sql, &split(whole, threads), span, &mut each),
         }
+    }
+
+    /// Returns how rows of latencies of a time are found: to go through the table is faster than to go through its index, unless
+    /// most of it is of other times.
+    pub(crate) fn latency_index(&self, span: Span) -> Result<&'static str, StoreError> {
+        let whole_ns: i64 = self.read(|db| {
+            let whole = "SELECT ifnull((SELECT max(time_ns) FROM latency) - (SELECT min(time_ns) FROM latency), 0)";
+            db.query_row(whole, [], |row| row.get(0))
+        })?;
+        let is_indexed = span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART;
+        Ok(if is_indexed { BY_TIME } else { "NOT INDEXED" })
     }
 
     fn part(

@@ -5,23 +5,24 @@ use std::{
     io::{self, IsTerminal, Write, stdout},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::anyhow;
+use dwell_engine::layers::Ends;
 use dwell_records::{counted, print};
 use dwell_store::{
-    Address, Patience, Reader, Server, StoreError,
+    Address, Reader, Wanted,
     html::{Choice, FlowEnd, Report},
 };
 
 use crate::{
-    args::{bytes, port, positive_duration},
+    args::port,
     exit::{Exit, Failure},
     log::log,
     moment::Moment,
-    secret::clickhouse_login,
-    stored::{for_server, unusable},
+    source::ServerArgs,
+    stored::unusable,
 };
 
 /// Write a page about what a store has: where the time goes, by segment, flow and host
@@ -41,17 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
 
-    /// File with the password of the ClickHouse user, which other users of this host cannot read
-    #[arg(long, value_name = "FILE")]
-    clickhouse_password_file: Option<PathBuf>,
-
-    /// How long the ClickHouse server may take for all queries of the page [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
-    clickhouse_timeout: Option<Duration>,
-
-    /// How much disk the local copy of a ClickHouse server's rows may take [default: 4G]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    clickhouse_copy_limit: Option<u64>,
+    #[command(flatten)]
+    server: ServerArgs,
 
     /// Write to this file instead of standard output, which must not be a terminal
     #[arg(long, value_name = "FILE")]
@@ -104,7 +96,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (store, choice) = match args.store.to_str().filter(|text| Address::is_meant_by(text)) {
         Some(address) => fetch(args, address)?,
         None => {
-            refuse_of_server(args)?;
+            args.server.refuse()?;
             let store = Reader::open(&args.store).map_err(unusable)?;
             let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
             (store, choice(args, end_ns))
@@ -154,52 +146,18 @@ fn choice(args: &Args, end_ns: i64) -> Choice {
     }
 }
 
-/// Refuses options that say nothing of a file.
-fn refuse_of_server(args: &Args) -> Result<(), Failure> {
-    let given = [
-        (args.clickhouse_password_file.is_some(), "--clickhouse-password-file"),
-        (args.clickhouse_timeout.is_some(), "--clickhouse-timeout"),
-        (args.clickhouse_copy_limit.is_some(), "--clickhouse-copy-limit"),
-    ];
-    match given.into_iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => Err(for_server(option)),
-        None => Ok(()),
-    }
-}
-
 /// Copies what was chosen from a server.
 fn fetch(args: &Args, address: &str) -> Result<(Reader, Choice), Failure> {
-    let address: Address = address.parse().map_err(|error| Failure::usage(anyhow!("{error}")))?;
-    let login = clickhouse_login(args.clickhouse_password_file.as_deref())?;
-    let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
-    let tls = authorities
-        .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot check the certificate of {address}: {error}")))?;
-    let server = Server::for_reading(address, login, tls.unwrap_or_default());
-    let patience = Patience::new(args.clickhouse_timeout.unwrap_or(TIMEOUT));
-    let span = server.span(patience).map_err(unfetched)?.ok_or_else(|| nothing(args))?;
-    let choice = choice(args, span.1);
-    let span =
-        (choice.since_ns.map_or(span.0, |ns| ns.max(span.0)), choice.until_ns.map_or(span.1, |ns| ns.min(span.1)));
-    let most_bytes = args.clickhouse_copy_limit.unwrap_or(COPY_LIMIT);
-    let (store, left_out) = server.fetch(&choice, span, patience, most_bytes).map_err(unfetched)?;
+    let server = args.server.ask(address)?.ok_or_else(|| nothing(args))?;
+    let choice = choice(args, server.end_ns());
+    let takes = |ends: &Ends| choice.takes(ends);
+    let wanted = Wanted {
+        flows: choice.is_of_flows().then_some(&takes as &dyn Fn(&Ends) -> bool),
+        hosts: &choice.hosts,
+        most_flows: choice.most_flows,
+    };
+    let (store, left_out) = server.copy(&wanted, args.since, args.until)?;
     Ok((store, Choice { left_out, ..choice }))
-}
-
-/// What `--clickhouse-timeout` and `--clickhouse-copy-limit` are where they are not given.
-const TIMEOUT: Duration = Duration::from_secs(600);
-const COPY_LIMIT: u64 = 4_000_000_000;
-
-/// Returns the failure of a run that cannot copy what was chosen.
-fn unfetched(error: StoreError) -> Failure {
-    match error {
-        StoreError::Slow { .. } => {
-            Failure::usage(anyhow!("{error}; ask for less with --since, or wait longer with --clickhouse-timeout"))
-        }
-        StoreError::Large { .. } => Failure::usage(anyhow!(
-            "{error}: ask for less with --since or --top, or allow more with --clickhouse-copy-limit"
-        )),
-        _ => unusable(error),
-    }
 }
 
 fn write(args: &Args, page: &[u8]) -> Result<(), Failure> {

@@ -87,7 +87,7 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
 
 /// Returns the failure of a run with an option that says nothing of a store that is a file.
 pub fn for_server(option: &str) -> Failure {
-    Failure::usage(anyhow!("{option} is for a --store on a server, clickhouse://HOST:PORT/DATABASE"))
+    Failure::usage(anyhow!("{option} is for a store on a server, clickhouse://HOST:PORT/DATABASE"))
 }
 
 /// Returns the failure of a run that cannot read a store.

@@ -1,4 +1,4 @@
-//! Sources of packets: interfaces and captures.
+//! Sources of packets and of what is stored: interfaces, captures, and servers.
 
 mod capture;
 mod cost;
@@ -8,6 +8,7 @@ mod live;
 mod metrics;
 mod repeats;
 mod replay_output;
+mod server;
 mod stack;
 mod stack_metrics;
 
@@ -18,5 +19,6 @@ pub use input::NoInput;
 pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
+pub use server::ServerArgs;
 pub use stack::{Namespaces, StackArgs, host_name, stack_lost, stack_status};
 pub use stack_metrics::StackMetrics;

@@ -18,6 +18,7 @@ use rusqlite::Connection;
 use crate::{
     fleet::{Chat, Office, ended, pair, patiently},
     otlp::certificate,
+    records::objects,
     support::{DWELL, Process, dwell, skipped, spawn},
 };
 
@@ -267,6 +268,15 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     let rows = data["rows"].as_array().unwrap().iter();
     let of_all = rows.filter(|row| row["flow"].is_null() && row["segment"].as_u64().map(|at| at as usize) == segment);
     assert_eq!(of_all.filter_map(|row| row["count"].as_i64()).sum::<i64>(), counts.2);
+    // And a verdict, of all flows and of this one.
+    for target in [&[][..], &["10.78.0.2"]] {
+        let why = [&[PASSWORD, DWELL, "why", "-r", STORE, "--format", "jsonl"], target].concat();
+        let why = spawn(&pair.left, "env", &why).end();
+        let verdict = objects(&why.stdout).pop().unwrap_or_else(|| panic!("{why}"));
+        assert!(verdict["connections"].as_u64() > Some(0), "{verdict}");
+        let bytes = verdict["facts"].as_array().unwrap().iter().find(|fact| fact["what"] == "stamped bytes");
+        assert_eq!(bytes.unwrap()["count"].as_i64(), Some(counts.2), "{target:?}: {verdict}");
+    }
 }
 
 #[test]
@@ -513,7 +523,7 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
     let at = "127.0.0.1:0";
     for (store, spool, says) in [
         (nobody, None, "name a file with --spool"),
-        (spool.as_str(), Some(&spool), "--spool is for a --store on a server"),
+        (spool.as_str(), Some(&spool), "--spool is for a store on a server"),
         (nobody, Some(&spool), "cannot reach clickhouse://127.0.0.1:1/dwell"),
         ("clickhouse://127.0.0.1/dwell", Some(&spool), "HOST:PORT/DATABASE"),
         ("clickhouse://127.0.0.1:1/", Some(&spool), "HOST:PORT/DATABASE"),

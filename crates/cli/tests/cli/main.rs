@@ -62,6 +62,7 @@ mod top;
 mod top_store;
 mod why;
 mod why_programs;
+mod why_server;
 mod why_set_up;
 mod why_store;
 mod wire;

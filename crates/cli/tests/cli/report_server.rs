@@ -101,7 +101,7 @@ fn options_of_a_server_are_refused_with_a_file() {
     ] {
         let run = dwell(&[verb, &[option, value]].concat());
         assert_eq!(run.status, Some(2), "{run}");
-        let says = format!("{option} is for a --store on a server, clickhouse://HOST:PORT/DATABASE");
+        let says = format!("{option} is for a store on a server, clickhouse://HOST:PORT/DATABASE");
         assert!(run.stderr.contains(&says), "{run}");
     }
 }

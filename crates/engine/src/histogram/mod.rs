@@ -125,15 +125,24 @@ impl Histogram {
 
     /// Returns the values at several quantiles, which must ascend, in one pass over the buckets.
     pub fn quantiles_ns<const N: usize>(&self, ascending: [f64; N]) -> [Option<u64>; N] {
-        let held: u128 = self.buckets.values().copied().map(u128::from).sum();
+        self.quantiles_of(|| self.buckets.iter().map(|(bucket, count)| (*bucket, *count)), ascending)
+    }
+
+    /// Returns the values at several quantiles of buckets in ascending order, of which this has the least and the greatest value.
+    fn quantiles_of<const N: usize, I: Iterator<Item = (u16, u64)>>(
+        &self,
+        buckets: impl Fn() -> I,
+        ascending: [f64; N],
+    ) -> [Option<u64>; N] {
+        let held: u128 = buckets().map(|(_, count)| u128::from(count)).sum();
         let (mut seen, mut current) = (0, None);
-        let mut buckets = self.buckets.iter();
+        let mut buckets = buckets();
         ascending.map(|q| {
             let rank = ((q * held as f64).ceil() as u128).clamp(1, held.max(1));
             while seen < rank {
                 let (bucket, count) = buckets.next()?;
-                seen += u128::from(*count);
-                current = Some(*bucket);
+                seen += u128::from(count);
+                current = Some(bucket);
             }
             let (low, high) = bucket_range(current?);
             Some((low + (high - low) / 2).clamp(self.min_ns, self.max_ns))

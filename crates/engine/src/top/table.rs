@@ -89,8 +89,11 @@ impl Table {
     /// Adds a poll of a socket.
     pub fn socket(&mut self, socket: &SocketReading<'_>) {
         let key = FlowKey { ends: socket.ends, protocol: TCP };
-        let is_new = !self.flows.contains_key(&key);
-        let other = if is_new { self.take_not_local(&key.reversed()) } else { None };
+        // Most are known: there may be tens of thousands per interval.
+        if let Some(flow) = self.flows.get_mut(&key) {
+            return flow.poll(socket);
+        }
+        let other = self.take_not_local(&key.reversed());
         let Some(flow) = self.flow(key) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What a report needs of a server's tables, copied into a file: reports are made of files.
+//! What is wanted of a server's tables, copied into a file: reports and verdicts are made of files.
 
 use std::mem;
 
@@ -9,7 +9,6 @@ use super::{Patience, Server};
 use crate::{
     Reader, Span, Store, StoreError,
     columns::{Cell, Column, FlowEnds, Row, TCP, Table, tables},
-    html::Choice,
 };
 
 /// Rows that are written in one transaction, and bytes of them.
@@ -17,6 +16,17 @@ const MOST_ROWS: usize = 8_192;
 const MOST_ROW_BYTES: usize = 16 << 20;
 /// Flows that one query names, well below the server's limit on the length of a query.
 const MOST_FLOWS: usize = 1_000;
+
+/// What of a server's rows is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Which flows are, as their senders or their receivers see them; `None` stands for all, and all of them together.
+    pub flows: Option<&'a dyn Fn(&Ends) -> bool>,
+    /// Hosts with these names; all if there are none.
+    pub hosts: &'a [String],
+    /// Maximum number of flows that are copied: those with most bytes.
+    pub most_flows: usize,
+}
 
 impl Server {
     /// Returns the time from the beginning of the first interval on the server to the end of the last; `None` if there is none.
@@ -42,16 +52,16 @@ impl Server {
         Ok(span)
     }
 
-    /// Copies what a report with this choice needs into a temporary file of at most `most_bytes`, or little more: the rows of all
-    /// flows together, those of the flows that are kept apart, clocks, losses and gray failures. Returns the copy, and the number
-    /// of flows that were chosen and not copied.
+    /// Copies what is wanted into a temporary file of at most `most_bytes`, or little more: the rows of all flows together unless some
+    /// are wanted, those of single flows, clocks, losses and gray failures. Returns the copy, and the number of flows that were wanted
+    /// and not copied.
     ///
     /// # Errors
     ///
     /// As [`Server::open`], [`StoreError::Large`], and [`StoreError`] of a file.
     pub fn fetch(
         &self,
-        choice: &Choice,
+        wanted: &Wanted<'_>,
         span: Span,
         patience: Patience,
         most_bytes: u64,
@@ -59,14 +69,14 @@ impl Server {
         let store = Store::temporary(&format!("copy of {}", self.address))?;
         let mut copy = Copy { server: self, patience, most_bytes, store, rows: Vec::new(), row_bytes: 0 };
         let times = format!("time_ns > {} AND time_ns <= {}", span.0, span.1);
-        let (flows, known) = self.flows(choice, &times, patience)?;
+        let (flows, known) = self.flows(wanted, &times, patience)?;
         let [intervals, paths, clock, _, lost, gray] = tables();
-        if choice.is_of_flows() {
+        if wanted.flows.is_some() {
             // One row of each interval tells when its host was not silent.
             copy.table(intervals, &format!("{times} AND src IS NULL AND retransmitted = 0 LIMIT 1 BY host, time_ns"))?;
         }
         for table in [intervals, paths] {
-            if !choice.is_of_flows() {
+            if wanted.flows.is_none() {
                 copy.table(table, &format!("{times} AND src IS NULL"))?;
             }
             for flows in flows.chunks(MOST_FLOWS) {
@@ -95,33 +105,45 @@ impl Server {
         Ok((copy.store.into_reader()?, known - flows.len()))
     }
 
-    /// Returns the chosen flows with the most bytes, as a file has them, and how many were chosen.
-    fn flows(&self, choice: &Choice, times: &str, patience: Patience) -> Result<(Vec<Ends>, usize), StoreError> {
-        let hosts: Vec<_> = choice.hosts.iter().map(|name| quoted(name)).collect();
+    /// Returns the wanted flows with the most bytes, as a file has them, and how many were wanted.
+    fn flows(&self, wanted: &Wanted<'_>, times: &str, patience: Patience) -> Result<(Vec<Ends>, usize), StoreError> {
+        let hosts: Vec<_> = wanted.hosts.iter().map(|name| quoted(name)).collect();
         let hosts = hosts.join(", ");
-        let (of_host, of_way) = match choice.hosts.is_empty() {
+        let (of_host, of_way) = match wanted.hosts.is_empty() {
             true => (String::new(), String::new()),
             false => (format!("AND host IN ({hosts})"), format!("AND (tx_host IN ({hosts}) OR rx_host IN ({hosts}))")),
         };
         let chosen = format!("retransmitted = 0 AND src IS NOT NULL AND {times}");
         let sql = format!(
-            "SELECT src, sport, dst, dport FROM (
-                SELECT src, sport, dst, dport, sum(count) AS n FROM intervals FINAL
+            "SELECT src, sport, dst, dport, max(a), max(b), max(c), max(d) FROM (
+                SELECT src, sport, dst, dport, sum(count) AS n, NULL AS a, NULL AS b, NULL AS c, NULL AS d FROM intervals FINAL
                     WHERE segment = 'total' AND {chosen} {of_host} GROUP BY src, sport, dst, dport, host, direction
-                UNION ALL SELECT src, sport, dst, dport, sum(count) AS n FROM paths FINAL
+                UNION ALL SELECT src, sport, dst, dport, sum(count) AS n,
+                    max(rx_src) AS a, max(rx_sport) AS b, max(rx_dst) AS c, max(rx_dport) AS d FROM paths FINAL
                     WHERE segment = 'end-to-end' AND {chosen} {of_way} GROUP BY src, sport, dst, dport
             ) GROUP BY src, sport, dst, dport ORDER BY max(n) DESC, src, sport, dst, dport"
         );
         let (mut flows, mut known) = (Vec::new(), 0);
         self.lines(&sql, patience, |line| {
             let fields: Vec<_> = fields(line).collect();
-            let [src, sport, dst, dport] = &fields[..] else { return Ok(false) };
-            let Some((src, dst)) = end(src, sport).zip(end(dst, dport)) else { return Ok(false) };
-            let ends = Ends { src, dst };
-            if choice.takes(&ends) {
+            let [src, sport, dst, dport, rx @ ..] = &fields[..] else { return Ok(false) };
+            let ends = |[src, sport, dst, dport]: [&Option<Vec<u8>>; 4]| {
+                end(src, sport).zip(end(dst, dport)).map(|(src, dst)| Ends { src, dst })
+            };
+            let Some(flow) = ends([src, sport, dst, dport]) else { return Ok(false) };
+            // Where the receiver sees it as the sender does, it has no ends of its own. An error that breaks a row off is in none.
+            let received = match rx {
+                [None, None, None, None] => None,
+                [src, sport, dst, dport] => match ends([src, sport, dst, dport]) {
+                    None => return Ok(false),
+                    ends => ends,
+                },
+                _ => return Ok(false),
+            };
+            if wanted.flows.is_none_or(|takes| takes(&flow) || received.as_ref().is_some_and(takes)) {
                 known += 1;
-                if flows.len() < choice.most_flows {
-                    flows.push(ends);
+                if flows.len() < wanted.most_flows {
+                    flows.push(flow);
                 }
             }
             Ok(true)

@@ -18,6 +18,8 @@ use ureq::{
     tls::TlsConfig,
 };
 
+pub use fetch::Wanted;
+
 use crate::{
     Refusal, StoreError, Waiting,
     columns::{Table, tables},

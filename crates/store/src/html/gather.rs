@@ -3,10 +3,11 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
+    mem,
 };
 
 use dwell_engine::{
-    histogram::Histogram,
+    histogram::HistogramSum,
     layers::{Ends, PathSegment},
 };
 use jiff::Timestamp;
@@ -224,17 +225,17 @@ type Key = (Place, Option<i64>, PathSegment);
 struct Gathered {
     from_ns: i64,
     bin_ns: i64,
-    cells: BTreeMap<Key, Cell>,
-    resent: BTreeMap<Place, Histogram>,
+    cells: HashMap<Key, Cell>,
+    resent: BTreeMap<Place, HistogramSum>,
     /// The index of the time bin that is being read.
     bin: i64,
-    /// The figures of this bin.
-    open: HashMap<Key, Histogram>,
 }
 
 #[derive(Default)]
 struct Cell {
-    whole: Histogram,
+    /// The figures of the time bins before the one that is being read, and of that one.
+    whole: HistogramSum,
+    open: HistogramSum,
     estimated: bool,
     bound_ns: Option<u64>,
     clamped: u64,
@@ -251,10 +252,9 @@ impl Gathered {
         Gathered {
             from_ns,
             bin_ns: (intervals * length_ns).max(1),
-            cells: BTreeMap::new(),
+            cells: HashMap::new(),
             resent: BTreeMap::new(),
             bin: 0,
-            open: HashMap::new(),
         }
     }
 
@@ -279,14 +279,14 @@ impl Gathered {
         Ok((gathered, damaged))
     }
 
-    fn add(&mut self, read: StoredSegment) {
+    fn add(&mut self, read: &StoredSegment<'_>) {
         if read.resent {
             // Their delay is mostly that of the loss. Their sum is enough to show it.
             let is_whole = matches!(read.segment.name(), "end-to-end" | "total");
             let is_host = matches!(read.place, Place::Host(_));
             if is_whole && is_host == read.segment.direction().is_some() && read.flow.is_none() {
                 let resent = self.resent.entry(read.place).or_default();
-                resent.merge(&read.histogram);
+                resent.add(read.histogram);
             }
             return;
         }
@@ -297,22 +297,24 @@ impl Gathered {
         }
         let key = (read.place, read.flow, read.segment);
         let cell = self.cells.entry(key).or_default();
-        cell.whole.merge(&read.histogram);
+        cell.open.add(read.histogram);
         cell.estimated |= read.estimated;
         cell.bound_ns = cell.bound_ns.max(read.bound_ns);
         cell.clamped += read.clamped;
         cell.doubtful += read.doubtful;
-        cell.missing = read.missing.or(cell.missing.take());
-        self.open.entry(key).or_default().merge(&read.histogram);
+        if let Some(missing) = read.missing.filter(|missing| cell.missing.as_deref() != Some(*missing)) {
+            cell.missing = Some(missing.to_owned());
+        }
     }
 
     fn close(&mut self) {
         let bin = self.bin.cast_unsigned();
-        for (key, histogram) in self.open.drain() {
-            let figures = histogram.mean_ns().zip(histogram.quantile_ns(0.99));
-            if let (Some((mean, p99)), Some(cell)) = (figures, self.cells.get_mut(&key)) {
-                cell.times.push([bin, histogram.count(), mean, p99]);
+        for cell in self.cells.values_mut().filter(|cell| cell.open.count() > 0) {
+            let [p99] = cell.open.quantiles_ns([0.99]);
+            if let (Some(mean), Some(p99)) = (cell.open.mean_ns(), p99) {
+                cell.times.push([bin, cell.open.count(), mean, p99]);
             }
+            cell.whole.merge(&mem::take(&mut cell.open));
         }
     }
 
@@ -358,26 +360,28 @@ impl Gathered {
         let place_of = |place: Place| places.iter().position(|other| *other == place);
         let flow_of: HashMap<i64, usize> = flows.iter().copied().zip(0..).collect();
         let index_of = |segment: PathSegment| PathSegment::ALL.iter().position(|other| *other == segment);
-        page.rows = self
-            .cells
-            .into_iter()
-            .map(|((place, flow, segment), cell)| Row {
+        let row = |((place, flow, segment), cell): (Key, Cell)| {
+            let whole = cell.whole.finish();
+            Row {
                 place: place_of(place).unwrap_or_default(),
                 flow: flow.and_then(|flow| flow_of.get(&flow).copied()),
                 segment: index_of(segment).unwrap_or_default(),
-                count: cell.whole.count(),
-                sum_ns: cell.whole.sum_ns() as f64,
-                min_ns: cell.whole.min_ns(),
-                max_ns: cell.whole.max_ns(),
-                buckets: cell.whole.buckets().flat_map(|(low, _, count)| [low, count]).collect(),
+                count: whole.count(),
+                sum_ns: whole.sum_ns() as f64,
+                min_ns: whole.min_ns(),
+                max_ns: whole.max_ns(),
+                buckets: whole.buckets().flat_map(|(low, _, count)| [low, count]).collect(),
                 estimated: cell.estimated,
                 bound_ns: cell.bound_ns,
                 clamped: cell.clamped,
                 doubtful: cell.doubtful,
                 missing: cell.missing,
                 times: cell.times,
-            })
-            .collect();
+            }
+        };
+        let mut cells: Vec<_> = self.cells.into_iter().collect();
+        cells.sort_unstable_by_key(|(key, _)| *key);
+        page.rows = cells.into_iter().map(row).collect();
         page.resent = self
             .resent
             .into_iter()

@@ -156,9 +156,9 @@ impl<'a> Latencies<'a> {
     /// Sums up, and looks up the names of what is shown.
     pub(super) fn finish(self, store: &Reader, hosts: &[(i64, String)]) -> Result<Option<PageLatency>, StoreError> {
         let most = self.choice.most_flows;
-        let mut sets = Vec::new();
+        let (mut sets, mut lookups) = (Vec::new(), self.lookups);
         for set in self.sets.into_iter().filter(|set| set.count > 0) {
-            sets.push(set.finish(store, hosts, most)?);
+            sets.push(set.finish(store, &mut lookups, hosts, most)?);
         }
         sets.sort_by_key(|set| {
             let rank = ORDER.iter().position(|kind| *kind == set.kind);
@@ -192,7 +192,13 @@ impl Set {
         self.ranking.add(store, lookups, read, addend)
     }
 
-    fn finish(self, store: &Reader, hosts: &[(i64, String)], most: usize) -> Result<PageSet, StoreError> {
+    fn finish(
+        self,
+        store: &Reader,
+        lookups: &mut Lookups,
+        hosts: &[(i64, String)],
+        most: usize,
+    ) -> Result<PageSet, StoreError> {
         let (mut cells, mut times) = (Vec::new(), Vec::new());
         for (bin, all) in (0..).zip(self.times) {
             let all = all.finish();
@@ -217,7 +223,7 @@ impl Set {
             count: self.count,
             invalid: self.invalid,
             cells,
-            ranking: self.ranking.finish(store, hosts, most)?,
+            ranking: self.ranking.finish(store, lookups, hosts, most)?,
         })
     }
 }

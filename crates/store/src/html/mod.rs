@@ -57,7 +57,8 @@ impl Choice {
         !self.ends.is_empty() || self.port.is_some()
     }
 
-    pub(crate) fn takes(&self, flow: &Ends) -> bool {
+    /// Whether a flow has the ends and the port that were chosen.
+    pub fn takes(&self, flow: &Ends) -> bool {
         let ends = [flow.src, flow.dst];
         let has = |wanted: &FlowEnd| {
             ends.iter().any(|end| end.address == wanted.address && wanted.port.is_none_or(|port| end.port == port))

@@ -1,12 +1,13 @@
 //! Computes who is slow: the latencies of a kind by flow, prefix, peer and process.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    cmp::Reverse,
+    collections::{HashMap, hash_map::Entry},
     hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
     rc::Rc,
 };
 
-use dwell_engine::histogram::{Addend, Histogram, HistogramSum};
+use dwell_engine::histogram::{Addend, HistogramSum};
 use serde::Serialize;
 
 use crate::{
@@ -47,12 +48,32 @@ struct PageGroup {
     /// Names of processes and hosts.
     note: String,
     host: Option<String>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// The latencies of a line.
+#[derive(Debug, Serialize)]
+struct Figures {
     count: u64,
     mean_ns: u64,
     p50_ns: u64,
     p90_ns: u64,
     p99_ns: u64,
     max_ns: u64,
+}
+
+impl Figures {
+    fn of(sum: &HistogramSum) -> Figures {
+        let [p50_ns, p90_ns, p99_ns] = sum.quantiles_ns([0.5, 0.9, 0.99]).map(Option::unwrap_or_default);
+        let (mean_ns, max_ns) = (sum.mean_ns().unwrap_or_default(), sum.max_ns().unwrap_or_default());
+        Figures { count: sum.count(), mean_ns, p50_ns, p90_ns, p99_ns, max_ns }
+    }
+
+    /// What lines are ranked by, the greatest first.
+    fn rank(&self) -> (u64, u64) {
+        (self.p99_ns, self.count)
+    }
 }
 
 /// The latencies of one kind, as they are read.
@@ -210,6 +231,7 @@ impl Ranking {
     pub(super) fn finish(
         self,
         store: &Reader,
+        lookups: &mut Lookups,
         hosts: &[(i64, String)],
         most: usize,
     ) -> Result<PageRanking, StoreError> {
@@ -217,49 +239,65 @@ impl Ranking {
             let found = hosts.iter().find(|(host, _)| Some(*host) == number);
             found.map(|(_, name)| name.clone())
         };
-        let (mut groups, mut flows) = (Vec::new(), 0);
-        let [mut peers, mut processes] = [self.peers, self.processes].map(|sums| {
-            let finished = sums.into_iter().map(|(line, Sum { note, sum })| (line, (note, sum.finish())));
-            finished.collect::<BTreeMap<Line, (Rc<str>, Histogram)>>()
-        });
+        let (mut groups, mut flows) = (Vec::new(), Vec::new());
+        let (mut peers, mut processes) = (self.peers, self.processes);
         for ((subject, host_id), group) in self.groups {
-            let histogram = group.sum.finish();
+            let figures = Figures::of(&group.sum);
             let number = match subject {
                 Subject::Prefix(prefix) => {
                     let name = group.prefix_name.filter(|name| *name != prefix).unwrap_or_default();
-                    groups.push(PageGroup::new("prefix", prefix, name, host(host_id), &histogram));
+                    groups.push(PageGroup::new("prefix", prefix, name, host(host_id), figures));
                     continue;
                 }
                 Subject::Flow(number) => number,
             };
-            flows += 1;
-            let flow = store.flow(number)?;
-            let ends = group.names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
-            let known = NameLines::of(&ends);
-            let (note, of_peer) = peers.entry((peer_of(&flow).into(), host_id)).or_default();
-            note.clone_from(&known.peer_note);
-            of_peer.merge(&histogram);
-            for (process, process_note) in known.processes {
-                let (note, of_process) = processes.entry((process, host_id)).or_default();
-                *note = process_note;
-                of_process.merge(&histogram);
+            let (peer, names) = (lookups.peer(store, number)?, lookups.names(store, group.names)?);
+            merge(&mut peers, (peer, host_id), &names.peer_note, &group.sum);
+            for (process, note) in &names.processes {
+                merge(&mut processes, (Rc::clone(process), host_id), note, &group.sum);
             }
-            groups.push(PageGroup::new("flow", flow.to_string(), note_of(&ends), host(host_id), &histogram));
+            flows.push((figures, number, host_id, group.names));
+        }
+        let known = flows.len();
+        // Only those that may be shown are named. Of those that are as slow, the name decides.
+        flows.sort_unstable_by_key(|(figures, ..)| Reverse(figures.rank()));
+        let last = flows.get(most.saturating_sub(1)).map(|(figures, ..)| figures.rank());
+        for (figures, number, host_id, names) in
+            flows.into_iter().take_while(|(figures, ..)| Some(figures.rank()) >= last)
+        {
+            let ends = names.map(|names| store.names(names)).transpose()?.unwrap_or_default();
+            groups.push(PageGroup::new(
+                "flow",
+                store.flow(number)?.to_string(),
+                note_of(&ends),
+                host(host_id),
+                figures,
+            ));
         }
         for (by, all) in [("peer", peers), ("process", processes)] {
-            groups.extend(all.into_iter().map(|((name, host_id), (note, histogram))| {
-                PageGroup::new(by, name.to_string(), note.to_string(), host(host_id), &histogram)
+            groups.extend(all.into_iter().map(|((name, host_id), Sum { note, sum })| {
+                PageGroup::new(by, name.to_string(), note.to_string(), host(host_id), Figures::of(&sum))
             }));
         }
-        groups.sort_by(|a, b| (a.by, b.p99_ns, b.count, &a.name).cmp(&(b.by, a.p99_ns, a.count, &b.name)));
+        groups.sort_by(|a, b| {
+            let line = |group: &PageGroup| (group.by, Reverse(group.figures.rank()));
+            line(a).cmp(&line(b)).then_with(|| (&a.name, &a.host).cmp(&(&b.name, &b.host)))
+        });
         let mut shown: HashMap<&'static str, usize> = HashMap::new();
         groups.retain(|group| {
             let shown = shown.entry(group.by).or_default();
             *shown += 1;
             *shown <= most
         });
-        Ok(PageRanking { groups, flows, unranked: self.unranked })
+        Ok(PageRanking { groups, flows: known, unranked: self.unranked })
     }
+}
+
+/// Adds the latencies of a flow to a line.
+fn merge(all: &mut HashMap<Line, Sum>, line: Line, note: &Rc<str>, of_flow: &HistogramSum) {
+    let sum = all.entry(line).or_default();
+    sum.note.clone_from(note);
+    sum.sum.merge(of_flow);
 }
 
 /// Returns the value of a key; `None` if it is new and there are too many.
@@ -285,20 +323,8 @@ fn peer_of(flow: &FlowRead) -> String {
 }
 
 impl PageGroup {
-    fn new(by: &'static str, name: String, note: String, host: Option<String>, histogram: &Histogram) -> PageGroup {
-        let quantile = |q| histogram.quantile_ns(q).unwrap_or_default();
-        PageGroup {
-            by,
-            name,
-            note,
-            host,
-            count: histogram.count(),
-            mean_ns: histogram.mean_ns().unwrap_or_default(),
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            max_ns: histogram.max_ns().unwrap_or_default(),
-        }
+    fn new(by: &'static str, name: String, note: String, host: Option<String>, figures: Figures) -> PageGroup {
+        PageGroup { by, name, note, host, figures }
     }
 }
 

@@ -27,13 +27,13 @@ impl StoredPaths {
         let flows = reader.flows(span, &[])?;
         let numbers: Vec<i64> = flows.iter().map(|(number, ..)| *number).collect();
         let mut all = BTreeMap::<_, join::Path>::new();
-        reader.rows(span, &numbers, |read: dwell_store::StoredSegment| {
+        reader.rows(span, &numbers, |read| {
             if !matches!(read.place, Place::Path(Some(_), Some(_))) {
                 return;
             }
             let path = all.entry((read.flow, read.resent)).or_default();
             let index = PathSegment::ALL.iter().position(|segment| *segment == read.segment);
-            path.segments[index.expect("all segments are in the list")].merge(&read.histogram);
+            path.segments[index.expect("all segments are in the list")].add(read.histogram);
             if read.segment == PathSegment::Network {
                 path.bound_ns = path.bound_ns.max(read.bound_ns.unwrap_or(0));
                 path.clamped += read.clamped;

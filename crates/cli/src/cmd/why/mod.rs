@@ -21,7 +21,7 @@ use crate::{
     exit::{Exit, Failure},
     moment::Moment,
     names::NamesArgs,
-    source::{clock, cost, host_name},
+    source::{ServerArgs, clock, cost, host_name},
     stored::{self, StoreArgs},
     written::WriteArgs,
 };
@@ -72,7 +72,8 @@ pub struct Args {
     #[arg(value_name = "PROGRAM", last = true, conflicts_with = "target")]
     command: Vec<OsString>,
 
-    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe; or a store of `dwell collect` or --store
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe; or a store of `dwell collect` or --store, also on
+    /// a ClickHouse server, clickhouse://HOST:PORT/DATABASE, or clickhouses:// over TLS
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "duration"])]
     read: Option<PathBuf>,
 
@@ -118,6 +119,9 @@ pub struct Args {
 
     #[command(flatten)]
     store: StoreArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Args {
@@ -136,13 +140,6 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    if let Some(server) = args.read.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
-        return Err(Failure::usage(anyhow!(
-            "{0} is a server, and --read is for files: a capture, or the store of `dwell collect --store FILE`. \
-             `dwell report --store {0}` draws what a server has",
-            server.display()
-        )));
-    }
     let sink = match args.command.is_empty() {
         true => args.write.open()?,
         false => args.write.open_beside_program()?,
@@ -163,10 +160,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 return Err(has_no_processes(text, "a store"));
             }
             let target = target.as_deref().zip(selected.as_ref());
-            stamps::read(path, target, args.since, args.until)?
+            stamps::read(path, target, args.since, args.until, &args.server)?
         }
         (Some(path), target, _) => {
             stamps::refuse_without_store(args.since, args.until)?;
+            args.server.refuse()?;
             let stop = args.write.listen(None)?;
             let texts = match target {
                 None => args.filter.clone(),
@@ -194,6 +192,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             evidence
         }
         (None, Some(text), None) => {
+            args.server.refuse()?;
             let selected = target::parse(text).map_err(Failure::usage)?;
             let duration = args.duration.unwrap_or(DURATION);
             let mut learned = peers::PeerNames::live(&args.names)?;

@@ -9,24 +9,35 @@ use std::{
 
 use anyhow::anyhow;
 use dwell_engine::{
-    histogram::Histogram,
+    histogram::HistogramSum,
     layers::{Direction, Ends, PathSegment},
     why::{self, Evidence, Target, Unseen},
 };
 use dwell_records::counted;
 use dwell_socket::outside::Selection;
-use dwell_store::{Place, Reader, StoredSegment};
+use dwell_store::{Address, Place, Reader, StoredSegment, Wanted};
 
 use crate::{
     exit::{Exit, Failure},
     moment::Moment,
+    source::ServerArgs,
 };
 
 /// How a file of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Connections of a target that are copied from a server: those with the most bytes.
+const MOST_COPIED: usize = 10_000;
 
-/// Whether a file is one that `dwell collect` or `--store` may have written. A pipe is not looked into.
+/// Returns the address of a server, if this is one.
+pub fn server(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| Address::is_meant_by(text))
+}
+
+/// Whether it is a server, or a file that `dwell collect` or `--store` may have written. A pipe is not looked into.
 pub fn is_store(path: &Path) -> bool {
+    if server(path).is_some() {
+        return true;
+    }
     let mut head = Vec::new();
     let is_read = path.is_file() && File::open(path).is_ok_and(|file| file.take(16).read_to_end(&mut head).is_ok());
     is_read && head == MAGIC
@@ -38,8 +49,55 @@ pub fn read(
     target: Option<(&str, &Selection)>,
     since: Option<Moment>,
     until: Option<Moment>,
+    from_server: &ServerArgs,
 ) -> Result<Evidence, Failure> {
-    let store = Reader::open(path)?;
+    let (store, left_out) = match server(path) {
+        Some(address) => copy(address, target, since, until, from_server)?,
+        None => {
+            from_server.refuse()?;
+            (Reader::open(path)?, 0)
+        }
+    };
+    let mut evidence = judged(&store, path, target, since, until)?;
+    if left_out > 0 {
+        evidence.unseen.push(Unseen {
+            what: format!(
+                "{} with fewer bytes than the {MOST_COPIED} that were copied",
+                counted(left_out as u64, "connection", "connections")
+            ),
+            remedy: "ask for less with --since, or name HOST:PORT".into(),
+        });
+    }
+    Ok(evidence)
+}
+
+/// Copies what a server has of a target, or of all flows together.
+fn copy(
+    address: &str,
+    target: Option<(&str, &Selection)>,
+    since: Option<Moment>,
+    until: Option<Moment>,
+    from_server: &ServerArgs,
+) -> Result<(Reader, usize), Failure> {
+    let server = from_server.ask(address)?;
+    let server = server.ok_or_else(|| Failure::usage(anyhow!("{address} has no intervals yet")))?;
+    let takes = target.map(|(_, selected)| move |ends: &Ends| matches(selected, ends));
+    let wanted = Wanted {
+        flows: takes.as_ref().map(|takes| takes as &dyn Fn(&Ends) -> bool),
+        hosts: &[],
+        most_flows: if takes.is_some() { MOST_COPIED } else { 0 },
+    };
+    let (store, left_out) = server.copy(&wanted, since, until)?;
+    Ok((store, if takes.is_some() { left_out } else { 0 }))
+}
+
+fn judged(
+    store: &Reader,
+    path: &Path,
+    target: Option<(&str, &Selection)>,
+    since: Option<Moment>,
+    until: Option<Moment>,
+) -> Result<Evidence, Failure> {
     let (first_ns, last_ns) = store.span()?.unwrap_or_default();
     let at = |moment: Option<Moment>, default| moment.map_or(default, |moment| moment.unix_ns(last_ns));
     let span = (at(since, first_ns).max(first_ns), at(until, last_ns).min(last_ns));
@@ -64,7 +122,7 @@ pub fn read(
     let numbers: Vec<i64> = chosen.keys().copied().collect();
     store.rows(span, &numbers, |read| {
         if read.flow.is_some() == target.is_some() {
-            paths.add(&read);
+            paths.add(read);
         }
     })?;
     let hosts: BTreeMap<i64, String> = store.hosts()?.into_iter().collect();
@@ -88,7 +146,7 @@ pub fn read(
             remedy: "let `dwell agent` or `dwell stack --flows --store` follow its connections".into(),
         });
         let selected = chosen_by.map(|(_, selected)| selected);
-        evidence.unseen.extend(other_figures(&store, path, span, selected)?);
+        evidence.unseen.extend(other_figures(store, path, span, selected)?);
     }
     Ok(evidence)
 }
@@ -100,13 +158,11 @@ fn other_figures(
     span: (i64, i64),
     selected: Option<&Selection>,
 ) -> Result<Option<Unseen>, Failure> {
-    let (mut verbs, mut rows) = (BTreeSet::new(), 0);
-    store.count_latencies(span, |kind, ends, count| {
-        if selected.is_none_or(|selected| ends.is_some_and(|ends| matches(selected, &ends))) {
-            rows += count;
-            verbs.insert(format!("`dwell {}`", kind.split('.').next().unwrap_or(kind)));
-        }
-    })?;
+    let takes = selected.map(|selected| move |ends: &Ends| matches(selected, ends));
+    let counts = store.count_latencies(span, takes.as_ref().map(|takes| takes as &dyn Fn(&Ends) -> bool))?;
+    let rows = counts.iter().map(|(_, count)| count).sum();
+    let verbs = counts.iter().map(|(kind, _)| format!("`dwell {}`", kind.split('.').next().unwrap_or(kind)));
+    let verbs = verbs.collect::<BTreeSet<_>>();
     let verbs = verbs.into_iter().collect::<Vec<_>>().join(", ");
     Ok((rows > 0).then(|| Unseen {
         what: format!("what its {} of {verbs} say, which have latencies and no stamps", counted(rows, "row", "rows")),
@@ -138,7 +194,7 @@ struct Paths {
 
 #[derive(Default)]
 struct Rows {
-    segments: BTreeMap<PathSegment, Histogram>,
+    segments: BTreeMap<PathSegment, HistogramSum>,
     flows: BTreeSet<Option<i64>>,
     resent: u64,
     is_estimated: bool,
@@ -146,7 +202,7 @@ struct Rows {
 }
 
 impl Paths {
-    fn add(&mut self, read: &StoredSegment) {
+    fn add(&mut self, read: &StoredSegment<'_>) {
         let rows = match (read.place, read.segment.direction()) {
             (Place::Path(tx, rx), _) => self.paths.entry((tx, rx)).or_default(),
             (Place::Host(host), Some(direction)) => self.hosts.entry((host, direction)).or_default(),
@@ -163,7 +219,7 @@ impl Paths {
         if read.histogram.count() > 0 {
             rows.flows.insert(read.flow);
         }
-        rows.segments.entry(read.segment).or_default().merge(&read.histogram);
+        rows.segments.entry(read.segment).or_default().add(read.histogram);
         rows.is_estimated |= read.estimated;
         rows.bound_ns = rows.bound_ns.max(read.bound_ns);
     }
@@ -191,7 +247,7 @@ impl Paths {
             let path = why::Path {
                 hosts: [name(pair.0), name(pair.1)],
                 flows: rows.flows.len() as u64,
-                segments: rows.segments,
+                segments: rows.segments.into_iter().map(|(segment, times)| (segment, times.finish())).collect(),
                 resent: rows.resent,
                 is_estimated: rows.is_estimated,
                 bound_ns: rows.bound_ns,

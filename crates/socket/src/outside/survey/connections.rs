@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
+    fs, mem,
     net::IpAddr,
     ops::RangeInclusive,
 };
@@ -38,6 +38,10 @@ pub(super) struct Connections {
     followed: HashMap<u64, Followed>,
     /// Their cookies, by their ends.
     by_ends: HashMap<Ends, u64>,
+    /// The cookies of the panel; some may have ended.
+    panel: Vec<u64>,
+    /// Whether connections were polled, other than those of the panel, since the last check whether stamps would tell more.
+    is_polled: bool,
     /// Connections that are being opened, by cookie: when they were first and last seen, with packets sent again.
     opening: HashMap<u64, Opening>,
     /// Cookies of connections that are not of the target.
@@ -142,6 +146,8 @@ impl Connections {
             requests: Requests::open(),
             followed: HashMap::new(),
             by_ends: HashMap::new(),
+            panel: Vec::new(),
+            is_polled: true,
             opening: HashMap::new(),
             others: HashSet::new(),
             omitted: HashSet::new(),
@@ -169,8 +175,8 @@ impl Connections {
     }
 
     /// Whether stamps of bytes would tell more of one.
-    pub(super) fn calls_for_stamps(&self) -> bool {
-        self.followed.values().any(|followed| followed.connection.calls_for_stamps())
+    pub(super) fn calls_for_stamps(&mut self) -> bool {
+        mem::take(&mut self.is_polled) && self.followed.values().any(|followed| followed.connection.calls_for_stamps())
     }
 
     pub(super) fn inodes(&self) -> impl Iterator<Item = u32> {
@@ -213,6 +219,7 @@ impl Connections {
     /// Looks for new connections and those that have ended, and polls all. New ones are followed while there is `room`.
     pub(super) fn dump(&mut self, target: &mut Wanted, tally: &mut Tally, room: &mut usize) -> Result<(), Error> {
         let begun_ns = monotonic_ns();
+        self.is_polled = true;
         let mut seen = HashSet::with_capacity(self.followed.len());
         let (mut new, mut of_servers) = (Vec::new(), HashSet::new());
         let (followed, opening, requests) = (&mut self.followed, &mut self.opening, &self.requests);
@@ -400,12 +407,18 @@ impl Connections {
                 new.closely = Some(closely);
             }
         }
+        let panel = self.followed.iter().filter(|(_, followed)| followed.closely.is_some());
+        self.panel = panel.map(|(cookie, _)| *cookie).collect();
     }
 
     /// Polls each connection that is followed; or, if there are so many that a panel has been chosen, each of those.
     pub(super) fn query(&mut self, tally: &mut Tally, is_of_panel: bool) -> Result<(), Error> {
-        let is_polled = |followed: &&Followed| !is_of_panel || followed.closely.is_some();
-        let keys: Vec<SocketId> = self.followed.values().filter(is_polled).map(|followed| followed.key).collect();
+        self.is_polled |= !is_of_panel;
+        // To look at thousands that are not polled would cost more than the polls.
+        let keys: Vec<SocketId> = match is_of_panel {
+            true => self.panel.iter().filter_map(|cookie| Some(self.followed.get(cookie)?.key)).collect(),
+            false => self.followed.values().map(|followed| followed.key).collect(),
+        };
         let mut ended = HashSet::new();
         let (followed, requests) = (&mut self.followed, &self.requests);
         self.diag.query(&keys, &mut |time_ns, key, report| {
@@ -427,7 +440,9 @@ impl Connections {
                 }
             }
         })?;
-        self.end(tally, |cookie, _| ended.contains(cookie));
+        if !ended.is_empty() {
+            self.end(tally, |cookie, _| ended.contains(cookie));
+        }
         self.read_requests();
         Ok(())
     }
@@ -446,7 +461,7 @@ impl Connections {
         if let Some(failed) = self.attempts.failed() {
             *tally.evidence.failed_attempts.get_or_insert(0) += failed;
         }
-        std::mem::take(&mut self.omitted).len() as u64 + self.omitted_before
+        mem::take(&mut self.omitted).len() as u64 + self.omitted_before
     }
 
     /// Adds what the connections that have ended have shown.

@@ -365,8 +365,8 @@ impl Survey {
     }
 
     /// Returns true if stamps of bytes would tell more of a connection that is followed.
-    pub fn calls_for_stamps(&self) -> bool {
-        self.namespaces.values().any(Connections::calls_for_stamps)
+    pub fn calls_for_stamps(&mut self) -> bool {
+        self.namespaces.values_mut().any(Connections::calls_for_stamps)
     }
 
     /// Ends the survey. Returns what it found of the target that the user called `name`.

@@ -15,7 +15,7 @@ use dwell_engine::{
 use super::*;
 use crate::{
     Address, ClockRow, GrayRow, IntervalRow, Login, Loss, LostRow, PathMethod, PathRow,
-    html::Report,
+    html::{Choice, Report},
     spool::line,
     tests::{endpoint, gray},
 };
@@ -179,7 +179,9 @@ fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u
         return format!("3\t0\t{}\n", 6 * SECOND_NS).into_bytes();
     }
     if table_of(query) == "flows" {
-        return b"192.0.2.1\t7001\t2001:db8::1\t443\n192.0.2.1\t7002\t2001:db8::1\t443\n".to_vec();
+        let no_ends_of_the_receiver = "\t\\N".repeat(4);
+        let flow = |port| format!("192.0.2.1\t{port}\t2001:db8::1\t443{no_ends_of_the_receiver}\n");
+        return [flow(7001), flow(7002)].concat().into_bytes();
     }
     let mut text = Vec::new();
     let wants_flows = query.contains("src IS NOT NULL");
@@ -217,6 +219,19 @@ fn patience() -> Patience {
     Patience::new(Duration::from_secs(60))
 }
 
+fn fetch(
+    server: &Server,
+    choice: &Choice,
+    span: Span,
+    patience: Patience,
+    most_bytes: u64,
+) -> Result<(Reader, usize), StoreError> {
+    let takes = |ends: &Ends| choice.takes(ends);
+    let flows = choice.is_of_flows().then_some(&takes as &dyn Fn(&Ends) -> bool);
+    let wanted = Wanted { flows, hosts: &choice.hosts, most_flows: choice.most_flows };
+    server.fetch(&wanted, span, patience, most_bytes)
+}
+
 fn page(store: &Reader, choice: &Choice) -> serde_json::Value {
     let html = Report::read(store, choice, 0).unwrap().unwrap().html();
     let (_, data) = html.split_once("id=\"data\">").unwrap();
@@ -239,7 +254,7 @@ fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     let server = server(Manner::Well);
     let span = server.span(patience()).unwrap().unwrap();
     assert_eq!(span, SPAN);
-    let (of_server, left_out) = server.fetch(&choice(), span, patience(), u64::MAX).unwrap();
+    let (of_server, left_out) = fetch(&server, &choice(), span, patience(), u64::MAX).unwrap();
     assert_eq!(left_out, 0);
     let whole = page(&of_file, &choice());
     assert_eq!(page(&of_server, &choice()), whole);
@@ -248,7 +263,7 @@ fn the_page_of_a_server_is_that_of_a_file_with_the_same_rows() {
     assert_eq!((&whole["gray"][0]["subject"], &whole["gray"][0]["peers"]), (&"host it's\nhere".into(), &3.into()));
     // One flow of two is kept apart.
     let few = Choice { most_flows: 1, ..Choice::default() };
-    let (of_few, left_out) = server.fetch(&few, span, patience(), u64::MAX).unwrap();
+    let (of_few, left_out) = fetch(&server, &few, span, patience(), u64::MAX).unwrap();
     assert_eq!(left_out, 1);
     assert_eq!(page(&of_few, &Choice { left_out, ..few.clone() }), page(&of_file, &few));
 }
@@ -258,7 +273,7 @@ fn the_page_of_a_server_has_what_began_before_its_time_and_has_not_ended() {
     let folder = tempfile::tempdir().unwrap();
     let of_file = file(&folder.path().join("file"));
     let late = Choice { since_ns: Some(3 * SECOND_NS), ..choice() };
-    let (of_server, _) = server(Manner::Well).fetch(&late, (3 * SECOND_NS, SPAN.1), patience(), u64::MAX).unwrap();
+    let (of_server, _) = fetch(&server(Manner::Well), &late, (3 * SECOND_NS, SPAN.1), patience(), u64::MAX).unwrap();
     let whole = page(&of_server, &late);
     assert_eq!((&whole["gray"][0]["from_ms"], &whole["gray"]), (&2_000.0.into(), &page(&of_file, &late)["gray"]));
 }
@@ -268,7 +283,7 @@ fn the_page_of_chosen_flows_tells_when_hosts_were_silent() {
     let folder = tempfile::tempdir().unwrap();
     let of_file = file(&folder.path().join("file"));
     let chosen = Choice { port: Some(7002), ..choice() };
-    let (of_server, _) = server(Manner::Well).fetch(&chosen, SPAN, patience(), u64::MAX).unwrap();
+    let (of_server, _) = fetch(&server(Manner::Well), &chosen, SPAN, patience(), u64::MAX).unwrap();
     let page = page(&of_server, &chosen);
     let silence = serde_json::json!({
         "host": "it's\nhere", "from_ms": 3_000.0, "to_ms": 5_000.0, "batches": null, "why": "silent"
@@ -292,14 +307,14 @@ fn an_error_after_the_first_rows_is_told_and_not_taken_for_data() {
         for (bytes, has_length) in [(0, true), (1, true), (4, true), (0, false), (1, false), (4, false)] {
             for error in ERRORS {
                 let manner = Manner::BreakingOff { table, bytes, error, has_length };
-                let failed = server(manner).fetch(&choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
+                let failed = fetch(&server(manner), &choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
                 let StoreError::Refused { said, .. } = &failed else { panic!("{manner:?}: {failed:?}") };
                 assert!(said.starts_with("Code: 241") && said.contains("Memory limit exceeded"), "{manner:?}: {said}");
             }
         }
         for (bytes, has_length) in [(1, true), (4, true), (0, false), (1, false), (4, false)] {
             let manner = Manner::BreakingOff { table, bytes, error: "", has_length };
-            let failed = server(manner).fetch(&choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
+            let failed = fetch(&server(manner), &choice(), SPAN, patience(), u64::MAX).map(drop).unwrap_err();
             assert!(matches!(failed, StoreError::Answer { .. }), "{manner:?}: {failed:?}");
         }
     }
@@ -310,13 +325,13 @@ fn all_queries_together_have_a_limit_of_time() {
     // Each of them alone is soon answered.
     let limit = Duration::from_millis(300);
     let server = server(Manner::Late(limit / 3));
-    let failed = server.fetch(&choice(), SPAN, Patience::new(limit), u64::MAX).map(drop).unwrap_err();
+    let failed = fetch(&server, &choice(), SPAN, Patience::new(limit), u64::MAX).map(drop).unwrap_err();
     assert!(matches!(failed, StoreError::Slow { limit: told, .. } if told == limit), "{failed:?}");
 }
 
 #[test]
 fn a_copy_has_a_limit_of_disk() {
-    let failed = server(Manner::Repeating(2_500)).fetch(&choice(), SPAN, patience(), 1_000_000);
+    let failed = fetch(&server(Manner::Repeating(2_500)), &choice(), SPAN, patience(), 1_000_000);
     let failed = failed.map(drop).unwrap_err();
     assert!(matches!(failed, StoreError::Large { bytes: 1_000_000, .. }), "{failed:?}");
 }
