@@ -114,7 +114,7 @@ impl Classic {
         }
         let RecordHeader { captured, wire_len, .. } = self.header(bytes);
         let len = header + captured as usize;
-        (captured <= MAX_PACKET_BYTES && len <= bytes.len()).then(|| Glance {
+        (captured <= MAX_PACKET_BYTES && len <= bytes.len()).then_some(Glance {
             interface: 0,
             link: self.link,
             wire_len,
