@@ -33,7 +33,6 @@ pub(crate) enum Capability {
     NetRaw = 13,
     SysPtrace = 19,
     SysAdmin = 21,
-    SysResource = 24,
     Perfmon = 38,
     Bpf = 39,
 }
@@ -48,7 +47,6 @@ impl Capability {
             Capability::NetRaw => "CAP_NET_RAW",
             Capability::SysPtrace => "CAP_SYS_PTRACE",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
-            Capability::SysResource => "CAP_SYS_RESOURCE",
             Capability::Perfmon => "CAP_PERFMON",
             Capability::Bpf => "CAP_BPF",
         }

@@ -64,9 +64,6 @@ struct Row {
     means: Vec<Meaning>,
     /// What to do about it.
     remedy: Option<String>,
-    /// Whether any verb depends on the fact.
-    #[serde(skip)]
-    is_needed: bool,
 }
 
 /// What a fact means for a verb.
@@ -120,10 +117,8 @@ fn row(fact: Fact, facts: &Facts, requirements: &Requirements) -> Row {
     let answer = facts.answer(fact);
     let mut shown: Vec<&Need> = Vec::new();
     let mut means = Vec::new();
-    let mut is_needed = false;
     for verb in requirements.verbs.iter() {
         for need in verb.needs.iter().copied().flatten() {
-            is_needed |= need.any_of.contains(&fact);
             // Verbs that share a need share the line of the first of them.
             if need.any_of[0] != fact || shown.contains(&need) {
                 continue;
@@ -148,7 +143,6 @@ fn row(fact: Fact, facts: &Facts, requirements: &Requirements) -> Row {
         remedy: remedy(fact, &answer, requirements),
         detail: Some(answer.detail).filter(|detail| !detail.is_empty()),
         means,
-        is_needed,
     }
 }
 
@@ -203,12 +197,9 @@ impl Report {
             let lead = format!("{:FACT$}{value:VALUE$}", row.name);
             let mut cells: Vec<String> = row.detail.iter().cloned().collect();
             cells.extend(row.means.iter().map(|meaning| format!("{}: {}", meaning.verb, meaning.text)));
-            if !row.is_needed {
-                cells.push("no verb needs it".into());
-            }
             let cells: Vec<_> = cells.iter().map(String::as_str).collect();
             write_cells(to, &lead, &cells)?;
-            write_remedies(to, row.remedy.as_deref().filter(|_| row.is_needed).as_slice())?;
+            write_remedies(to, row.remedy.as_deref().as_slice())?;
         }
         let well = folded.iter().filter(|row| row.value == Some(true)).count();
         let idle = folded.iter().filter(|row| row.value != Some(true) && row.means.is_empty());

@@ -45,8 +45,6 @@ pub enum Fact {
     CapSysAdmin,
     /// This process may look into processes of other users.
     CapSysPtrace,
-    /// This process may raise the memory lock limit.
-    CapSysResource,
     /// This process is root.
     Root,
     /// This process is not in the user namespace of a container.
@@ -61,16 +59,12 @@ pub enum Fact {
     LockdownOff,
     /// A process may give up files by Landlock.
     Landlock,
-    /// Users without a capability cannot load programs.
-    UnprivilegedOff,
     /// The memory lock limit leaves room for tables.
     MemoryLock,
     /// The filesystem that keeps programs and maps beyond their process is mounted.
     BpfFilesystem,
     /// The unified cgroup hierarchy is mounted.
     Cgroup2,
-    /// The tracing filesystem is mounted.
-    Tracefs,
     /// A program for tc loads.
     TcProgram,
     /// A program for XDP loads.
@@ -81,22 +75,12 @@ pub enum Fact {
     RingBuffer,
     /// An array that user space maps into memory can be created.
     MmapableArray,
-    /// A raw tracepoint program loads and attaches.
-    RawTracepoint,
     /// A tracepoint program with types loads and attaches.
     TpBtf,
-    /// A classic tracepoint program loads and attaches.
-    Tracepoint,
     /// A program on socket events loads and attaches to a cgroup.
     SockOps,
-    /// A program on packets of sockets loads and attaches to a cgroup.
-    CgroupSkb,
-    /// A program on connect(2) loads and attaches to a cgroup.
-    CgroupConnect,
     /// A netfilter program loads and attaches.
     Netfilter,
-    /// A program that walks the TCP sockets loads and attaches.
-    TcpIterator,
     /// A program at a kernel function's entry loads and attaches.
     Fentry,
     /// A program at a kernel probe loads and attaches.
@@ -137,7 +121,6 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::CapNetRaw, "cap-net-raw", "CAP_NET_RAW", "use sudo, or grant cap_net_raw too with setcap"),
     (Fact::CapSysAdmin, "cap-sys-admin", "CAP_SYS_ADMIN", "use sudo; in a container, give it CAP_SYS_ADMIN"),
     (Fact::CapSysPtrace, "cap-sys-ptrace", "CAP_SYS_PTRACE", "use sudo"),
-    (Fact::CapSysResource, "cap-sys-resource", "CAP_SYS_RESOURCE", ""),
     (Fact::Root, "root", "root", "use sudo"),
     (Fact::InitialUserNamespace, "initial-user-namespace", "outside user namespaces", OUTSIDE),
     (Fact::Btf, "btf", "kernel BTF", "a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
@@ -145,24 +128,17 @@ const FACTS: &[(Fact, &str, &str, &str)] = &[
     (Fact::StatisticsOff, "statistics-off", "run time statistics off", "sudo sysctl -w kernel.bpf_stats_enabled=0"),
     (Fact::LockdownOff, "lockdown-off", "no lockdown of tracing", "boot with lockdown=integrity or without secure boot"),
     (Fact::Landlock, "landlock", "Landlock", "a kernel with Landlock (mainline: 5.13), not left out by lsm="),
-    (Fact::UnprivilegedOff, "unprivileged-off", "unprivileged BPF off", "sudo sysctl -w kernel.unprivileged_bpf_disabled=2"),
     (Fact::MemoryLock, "memory-lock", "memory lock limit", "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity)"),
     (Fact::BpfFilesystem, "bpf-filesystem", "BPF filesystem", "sudo mount -t bpf -o mode=0700 bpf /sys/fs/bpf"),
     (Fact::Cgroup2, "cgroup2", "cgroup v2", "sudo mkdir -p /run/cgroup2 && sudo mount -t cgroup2 cgroup2 /run/cgroup2"),
-    (Fact::Tracefs, "tracefs", "tracefs", "sudo mount -t tracefs tracefs /sys/kernel/tracing"),
     (Fact::TcProgram, "tc-program", "tc program", "a kernel built with CONFIG_BPF_SYSCALL=y and CONFIG_NET_CLS_BPF=y"),
     (Fact::XdpProgram, "xdp-program", "XDP program", "leave --hook at tc"),
     (Fact::BpfLoop, "bpf-loop", "bpf_loop", "a kernel with bpf_loop (mainline: 5.17)"),
     (Fact::RingBuffer, "ring-buffer", "ring buffer", "a kernel with BPF ring buffers (mainline: 5.8)"),
     (Fact::MmapableArray, "mmapable-array", "array in shared memory", "a kernel with BPF_F_MMAPABLE (mainline: 5.5)"),
-    (Fact::RawTracepoint, "raw-tracepoint", "raw tracepoint", ""),
     (Fact::TpBtf, "tp-btf", "BTF tracepoint", "a kernel built with CONFIG_DEBUG_INFO_BTF=y and CONFIG_BPF_EVENTS=y"),
-    (Fact::Tracepoint, "tracepoint", "tracepoint", ""),
     (Fact::SockOps, "sockops", "socket events (sockops)", "a kernel built with CONFIG_CGROUP_BPF=y"),
-    (Fact::CgroupSkb, "cgroup-skb", "cgroup packets (cgroup_skb)", ""),
-    (Fact::CgroupConnect, "cgroup-connect", "cgroup connect4", ""),
     (Fact::Netfilter, "netfilter", "netfilter program", "a kernel with CONFIG_NETFILTER_BPF_LINK=y (mainline: 6.4)"),
-    (Fact::TcpIterator, "tcp-iterator", "TCP socket iterator", ""),
     (Fact::Fentry, "fentry", "fentry", "use the hooks of --hooks auto; a kernel built with CONFIG_FUNCTION_TRACER=y has these"),
     (Fact::Kprobe, "kprobe", "kprobe", "use the hooks of --hooks auto; a kernel built with CONFIG_KPROBE_EVENTS=y has these"),
     (Fact::NetworkNamespaces, "network-namespaces", "network namespaces", "use sudo; in a container, give it CAP_SYS_ADMIN"),

@@ -13,8 +13,6 @@ pub struct Requirements {
     pub verbs: Cow<'static, [Verb]>,
     /// Facts that no other binary asks for, in the order of the table.
     pub extra: &'static [ExtraFact],
-    /// Whether facts are tried that none of the verbs needs.
-    pub tries_all: bool,
 }
 
 /// A verb, with the options that make a difference to what it needs.
@@ -102,7 +100,7 @@ impl Requirements {
             known.dedup();
             return Err(known);
         }
-        Ok(Requirements { verbs: Cow::Owned(verbs), tries_all: words.is_empty(), ..*self })
+        Ok(Requirements { verbs: Cow::Owned(verbs), ..*self })
     }
 
     /// The facts that are tried, in the order of the table.
@@ -111,10 +109,10 @@ impl Requirements {
         all.filter(|fact| self.tries(*fact))
     }
 
-    /// Whether a fact is tried: one of the verbs needs it, or all are wanted.
+    /// Whether a fact is tried: one of the verbs needs it.
     pub(super) fn tries(&self, fact: Fact) -> bool {
         let mut needs = self.verbs.iter().flat_map(|verb| verb.needs.iter().copied().flatten());
-        self.tries_all || needs.any(|need| need.any_of.contains(&fact))
+        needs.any(|need| need.any_of.contains(&fact))
     }
 
     /// The name of a fact for people.
@@ -180,7 +178,6 @@ pub static DWELL: Requirements = Requirements {
         Verb { name: "sim", also: &[], needs: &[], obstacles: &[] },
     ]),
     extra: &[],
-    tries_all: true,
 };
 
 use Otherwise::{Degraded, Impossible};
@@ -269,6 +266,7 @@ pub const STACK: &[Need] = &[
     Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::StackProgram], serves: "attaches programs to netfilter hooks", otherwise: Impossible("cannot attach programs to netfilter hooks") },
     Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::StackProgram], serves: "reads the kernel's sockets and packets", otherwise: Impossible("cannot read the kernel's sockets and packets") },
     Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+    Need { any_of: &[Fact::LockdownOff, Fact::StackProgram], serves: "may read the kernel's memory", otherwise: Impossible("the kernel is locked down") },
     Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", otherwise: Impossible("cannot find fields of sockets and packets") },
     Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", otherwise: Impossible("most layers have no hook") },
     Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", otherwise: Impossible("IP has no hook") },

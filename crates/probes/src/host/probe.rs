@@ -111,7 +111,6 @@ fn capabilities() -> Vec<(Fact, Answer)> {
         (Fact::CapNetRaw, Capability::NetRaw),
         (Fact::CapSysAdmin, Capability::SysAdmin),
         (Fact::CapSysPtrace, Capability::SysPtrace),
-        (Fact::CapSysResource, Capability::SysResource),
     ]
     .map(|(fact, capability)| {
         let held = capability.held();
@@ -207,13 +206,8 @@ fn files(mounts: Option<&str>) -> BTreeMap<Fact, Answer> {
         (Fact::LockdownOff, lockdown()),
         (Fact::Landlock, landlock()),
         (Fact::Library, library()),
-        (
-            Fact::UnprivilegedOff,
-            Answer::new(read("/proc/sys/kernel/unprivileged_bpf_disabled").map(|value| value != "0"), ""),
-        ),
         (Fact::BpfFilesystem, mounted("bpf")),
         (Fact::Cgroup2, mounted("cgroup2")),
-        (Fact::Tracefs, mounted("tracefs")),
     ])
 }
 

@@ -31,20 +31,8 @@ int try_loop(void *context)
 	return -1;
 }
 
-SEC("raw_tp/tcp_destroy_sock")
-int try_raw_tp(void *context)
-{
-	return 0;
-}
-
 SEC("tp_btf/tcp_probe")
 int try_tp_btf(void *context)
-{
-	return 0;
-}
-
-SEC("tracepoint/tcp/tcp_destroy_sock")
-int try_tracepoint(void *context)
 {
 	return 0;
 }
@@ -55,28 +43,10 @@ int try_sockops(void *context)
 	return 1;
 }
 
-SEC("cgroup_skb/ingress")
-int try_cgroup_skb(void *context)
-{
-	return 1; /* allow it */
-}
-
-SEC("cgroup/connect4")
-int try_connect(void *context)
-{
-	return 1; /* allow the connection */
-}
-
 SEC("netfilter")
 int try_netfilter(void *context)
 {
 	return 1; /* NF_ACCEPT */
-}
-
-SEC("iter/tcp")
-int try_iterator(void *context)
-{
-	return 0;
 }
 
 SEC("fentry/tcp_v4_connect")

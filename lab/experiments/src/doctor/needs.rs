@@ -79,7 +79,6 @@ pub static LABORATORY: Requirements = Requirements {
         ExtraFact { key: "wireguard-go", name: "wireguard-go", remedy: "sudo apt-get install wireguard-go", probe: installed },
         ExtraFact { key: "wg", name: "wg", remedy: "sudo apt-get install wireguard-tools", probe: installed },
     ],
-    tries_all: true,
 };
 
 const VETH: &str = "veth";
