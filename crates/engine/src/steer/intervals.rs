@@ -127,6 +127,8 @@ const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
 const STRAY: u64 = 5;
 /// Responses that show that a backend answers.
 const ANSWERS: u64 = 2;
+/// For how long requests have waited when a backend is tried in spite of them: about 1 s.
+const TRIED_NS: u64 = 1 << 30;
 /// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
 const OVERDUE: u64 = 4;
 
@@ -256,12 +258,21 @@ impl Intervals {
         let stats = backends.iter().zip(answered).map(|(backend, answered)| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
             let mut pending = backend.pending;
-            let strays = pending.forget(|age_ns, count| {
+            let answers = |age_ns: u64| {
                 let past = intervals(Duration::from_nanos(age_ns), self.interval) as usize;
-                let (own, all) = (real.answered.of_last(past), self.answered.of_last(past) / usable);
+                (real.answered.of_last(past), self.answered.of_last(past) / usable)
+            };
+            let mut strays = pending.forget(|age_ns, count| {
+                let (own, all) = answers(age_ns);
                 let others = if own >= ANSWERS { own.max(all) } else { own };
                 u64::from(count) * STRAY < others
             });
+            // It may answer nothing as it gets nothing, for what waits there.
+            if let Some((age_ns, count)) = pending.only_octave().filter(|(age_ns, _)| *age_ns >= TRIED_NS) {
+                let (own, all) = answers(age_ns);
+                let is_tried = own < ANSWERS && u64::from(count) * STRAY < all;
+                strays += if is_tried { u64::from(count) } else { 0 };
+            }
             let overdue = Overdue::of(&pending, answered.map(|own| own.mean_ns).or(usual_ns));
             let stats = BackendStats {
                 real: backend.real,

@@ -49,6 +49,13 @@ impl Pending {
         ages.filter(move |(age, count)| *age >= age_ns && *count > 0)
     }
 
+    /// Returns the least age of the octave that all requests are of, and their number. `None` if there is no request, or some have
+    /// waited for about twice as long as others.
+    pub(super) fn only_octave(&self) -> Option<(u64, u32)> {
+        let mut octaves = self.at_least(0);
+        octaves.next().filter(|_| octaves.next().is_none())
+    }
+
     /// Forgets the requests of octaves for which `is_stray` holds, given the least age in it and the number of requests. Returns
     /// how many that were.
     pub(super) fn forget(&mut self, is_stray: impl Fn(u64, u32) -> bool) -> u64 {

@@ -212,10 +212,26 @@ fn few_requests_that_wait_while_later_ones_are_answered_count_for_nothing() {
         end([0, 10], 10_000 * MS, 1);
     }
     assert_eq!(end([1, 10], 17_000 * MS, 1).1, 1);
-    for _ in 0..20 {
-        end([0, 10], 10_000 * MS, 1);
-    }
-    assert_eq!(end([0, 10], 17_000 * MS, 1).1, 0, "it answers nothing any more");
+}
+
+/// At a low load all others are idle, so that what waits at one keeps everything else away from it.
+#[test]
+fn a_backend_that_gets_nothing_for_few_requests_that_wait_is_tried_by_one_at_a_time() {
+    let mut intervals = intervals(2);
+    let mut end = |answers: u32, ages_ms: &[u64]| {
+        (0..answers).for_each(|number| intervals.add(2, &record(number, 2), &estimate(10 * MS, 2)));
+        let mut state = backend(1);
+        ages_ms.iter().for_each(|age_ms| state.pending.add(client(0, 1), age_ms * MS));
+        intervals.end(&[state, backend(2)])[0].strays
+    };
+    (0..9).for_each(|_| assert_eq!(end(9, &[]), 0));
+    assert_eq!(end(9, &[700]), 0, "it may still come");
+    assert_eq!(end(9, &[1_500]), 1);
+    assert_eq!(end(9, &[3_500, 900]), 0, "the one that has tried waits too");
+    assert_eq!(end(9, &[4_000, 2_500]), 2);
+    assert_eq!(end(9, &[40_000; 99]), 0, "many wait");
+    (0..40).for_each(|_| drop(end(0, &[])));
+    assert_eq!(end(0, &[1_500]), 0, "nobody answers");
 }
 
 #[test]
