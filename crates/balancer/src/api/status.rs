@@ -152,16 +152,26 @@ pub struct HeartbeatStatus {
     pub when_stale: WhenStale,
     /// Whether it is stale.
     pub is_stale: bool,
+    /// Whether its program is attached to an interface. Where it is not, as the interface is gone, nothing is balanced,
+    /// whatever the age. Null where another program calls it, or that is not known.
+    #[serde(default)]
+    pub is_attached: Option<bool>,
 }
 
 impl HeartbeatStatus {
-    /// Returns the status of a data plane of this age.
-    pub fn new(age: Duration, stale_after: Duration, when_stale: WhenStale) -> HeartbeatStatus {
+    /// Returns the status of a data plane of this age, of which it is known or not whether it is attached.
+    pub fn new(
+        age: Duration,
+        stale_after: Duration,
+        when_stale: WhenStale,
+        is_attached: Option<bool>,
+    ) -> HeartbeatStatus {
         HeartbeatStatus {
             age_ns: nanos(age),
             stale_after_ns: nanos(stale_after),
             when_stale,
             is_stale: age > stale_after,
+            is_attached,
         }
     }
 }
@@ -254,6 +264,10 @@ pub struct BackendStatus {
     pub real: u32,
     /// Whether new connections may be sent to it.
     pub phase: Phase,
+    /// The names of the balancers at which an operator drains it, where several share their weights. Empty where none does, or
+    /// it is not known which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drained_by: Vec<String>,
     /// What its health checks say.
     pub health: HealthState,
     /// Why the last check failed; null if it succeeded.

@@ -214,7 +214,7 @@ fn closed(file: &Path, most_bytes: u64) -> Result<String, Problem> {
         let opened = fs::File::open(file)?;
         let mode = opened.metadata()?.permissions().mode();
         let mut text = String::new();
-        opened.take(most_bytes + 1).read_to_string(&mut text)?;
+        opened.take(most_bytes.saturating_add(1)).read_to_string(&mut text)?;
         Ok((mode, text))
     };
     match read(file) {

@@ -285,12 +285,11 @@ impl Balancer {
         };
         let failure = saved_state::write(&self.config.socket, &saved).err();
         self.state = saved.state;
-        let was_unsaved = std::mem::replace(&mut self.is_unsaved, failure.is_some());
+        let path = saved_state::path(&self.config.socket).display().to_string();
+        let unsaved = failure.as_ref().map(|error| format!("'{path}': {error}"));
+        let was_unsaved = std::mem::replace(&mut self.unsaved, unsaved).is_some();
         if let Some(error) = failure.filter(|_| !was_unsaved) {
-            self.emit(&Event::Unsaved {
-                path: saved_state::path(&self.config.socket).display().to_string(),
-                reason: error.to_string(),
-            });
+            self.emit(&Event::Unsaved { path, reason: error.to_string() });
         }
     }
 }

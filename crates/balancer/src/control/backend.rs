@@ -27,6 +27,8 @@ pub(super) struct RunningBackend {
     pub voted: Option<View>,
     /// The weight that all balancers have agreed on.
     pub agreed: Option<BackendWeight>,
+    /// The names of the balancers at which it is drained, as far as the one that leads has said so.
+    pub drained_by: Vec<String>,
 }
 
 impl RunningBackend {

@@ -6,7 +6,10 @@ use std::{
     time::Instant,
 };
 
-use dwell_engine::response::{self, Record, estimate};
+use dwell_engine::{
+    response::{self, Record, estimate},
+    steer::ShareReason,
+};
 use dwell_probes::{
     XdpMode,
     balancer::{ActiveConnections, CidEvent, Load, Plane, Reason},
@@ -78,7 +81,7 @@ impl Balancer {
         self.share_quic()?;
         self.update_heavy_shares()?;
         self.remove_left_backends()?;
-        if is_changed {
+        if is_changed || self.unsaved.is_some() {
             self.save();
         }
         Ok(())
@@ -260,11 +263,16 @@ impl Balancer {
 fn weights(run: &RunningVip) -> Event {
     let backends = run.backends.iter().map(|backend| {
         let latency = backend.seen.and_then(|seen| seen.latency);
+        // The policy has not seen yet that it has come back.
+        let reason = match backend.share.reason {
+            ShareReason::Unusable if backend.is_usable() => ShareReason::NoEstimate,
+            reason => reason,
+        };
         Weight {
             backend: backend.backend.name.clone(),
             weight: backend.share.weight,
             share: run.table.share(backend.real),
-            reason: backend.share.reason.name(),
+            reason: reason.name(),
             latency: latency.map(latency_object),
         }
     });

@@ -156,8 +156,8 @@ pub struct Balancer {
     zero: zero_rtt::ZeroRttState,
     /// Who has sent the request that is being answered; none outside of a request.
     requester: Option<Requester>,
-    /// Whether the last attempt to save the state failed.
-    is_unsaved: bool,
+    /// Why the state could not be saved, if the last attempt failed: the file and the cause.
+    unsaved: Option<String>,
     metrics: Option<Shared<Numbers>>,
     on_event: Box<dyn FnMut(&Event)>,
 }
@@ -245,7 +245,7 @@ impl Balancer {
             file_weights: BTreeMap::new(),
             zero: zero_rtt::ZeroRttState::default(),
             requester: None,
-            is_unsaved: false,
+            unsaved: None,
             metrics: metrics.map(|registry| registry.register(Numbers::default())),
             on_event: Box::new(on_event),
             config: Config { vips: Vec::new(), ..config.clone() },
@@ -491,7 +491,8 @@ pub fn detach(folder: &Path) -> Result<bool, ControlError> {
 /// Returns the sign of life that the balancer at a socket has left in its data plane, whether it still runs or not;
 /// `None` if it cannot be found.
 pub fn last_heartbeat(socket: &Path) -> Option<HeartbeatStatus> {
-    let heartbeat = Plane::heartbeat_at(&saved_state::pin(socket)?).ok().flatten()?;
+    let pin = saved_state::pin(socket)?;
+    let heartbeat = Plane::heartbeat_at(&pin).ok().flatten()?;
     let age = heartbeat.age(dwell_socket::clock::monotonic_ns());
-    Some(HeartbeatStatus::new(age, heartbeat.stale_after, heartbeat.when_stale))
+    Some(HeartbeatStatus::new(age, heartbeat.stale_after, heartbeat.when_stale, Plane::is_attached_at(&pin)))
 }

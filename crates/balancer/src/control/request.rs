@@ -7,7 +7,7 @@ use dwell_probes::balancer::Verdict;
 use dwell_records::counted;
 use serde::Serialize;
 
-use super::{Balancer, Event, plan_for, vip::PriorState};
+use super::{Balancer, Event, backend::RunningBackend, plan_for, vip::PriorState};
 use crate::{
     api::{Answer, BackendName, Changes, FRAME_BYTES, PacketRoute, Request, from_hex, to_hex},
     config::{Backend, Config, ConfigError, Vip, check_weight},
@@ -21,7 +21,10 @@ impl Balancer {
     pub(super) fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::Status {} => to_json(&self.status()),
-            Request::Reload { dry_run: false } => to_json(&self.reload()?),
+            Request::Reload { dry_run: false } => {
+                let changed = self.reload()?;
+                to_json(&self.with_consequences(changed, None))
+            }
             Request::Reload { dry_run: true } => {
                 let (config, _, changes) = self.plan_reload()?;
                 to_json(&Changes { changes, warnings: config.warning_texts() })
@@ -120,14 +123,16 @@ impl Balancer {
             return Err(format!("'{vip}' already has the backend '{}' ({})", other.name, other.address));
         }
         found.backends.push(backend);
-        self.change("add", wanted)
+        let changed = self.change("add", wanted)?;
+        Ok(self.with_consequences(changed, None))
     }
 
     fn remove(&mut self, named: &BackendName) -> Outcome {
         let (vip, at) = self.find_backend(named)?;
         let mut wanted = self.config.vips.clone();
         wanted[vip].backends.remove(at);
-        self.change("remove", wanted)
+        let changed = self.change("remove", wanted)?;
+        Ok(self.with_consequences(changed, Some(vip)))
     }
 
     fn set_weight(&mut self, named: &BackendName, weight: f64) -> Outcome {
@@ -139,7 +144,7 @@ impl Balancer {
         let run = &mut self.vips[vip].backends[at];
         run.share = Share { weight, reason: ShareReason::Manual };
         self.sync(false).map_err(|error| error.to_string())?;
-        Ok(changed)
+        Ok(self.with_consequences(changed, Some(vip)))
     }
 
     fn change(&mut self, by: &'static str, wanted: Vec<Vip>) -> Outcome {
@@ -174,7 +179,8 @@ impl Balancer {
         let run = &mut self.vips[vip];
         let backend = &mut run.backends[at];
         if backend.is_draining != undo {
-            return Ok(Changes::default());
+            let elsewhere = self.drained_elsewhere(vip, at).filter(|_| undo);
+            return Ok(Changes { warnings: elsewhere.into_iter().collect(), ..Changes::default() });
         }
         backend.is_draining = !undo;
         let changes = vec![match undo {
@@ -191,7 +197,49 @@ impl Balancer {
         self.sync(false).map_err(|error| error.to_string())?;
         self.save();
         self.emit_changes("drain", &changes);
-        Ok(Changes { changes, ..Changes::default() })
+        let mut changed = Changes { changes, ..Changes::default() };
+        changed.warnings.extend(match undo {
+            true => self.drained_elsewhere(vip, at),
+            false => self.others_text().map(|others| {
+                format!(
+                    "{others} stop placing connections there within seconds, and have open ones of their own, which status here \
+                     does not count: ask each before you switch the server off"
+                )
+            }),
+        });
+        Ok(self.with_consequences(changed, Some(vip)))
+    }
+
+    /// Adds what an operator should know after a change: that it is not saved, and that a VIP has no backend left that takes new
+    /// connections.
+    fn with_consequences(&self, mut changed: Changes, vip: Option<usize>) -> Changes {
+        changed.warnings.extend(self.unsaved_warning());
+        let run = vip.and_then(|vip| self.vips.get(vip));
+        changed.warnings.extend(run.and_then(|run| {
+            let name = &run.vip.name;
+            let mut wanted =
+                run.backends.iter().filter(|backend| !run.is_drained(backend) && backend.share.weight > 0.0);
+            let is_any_wanted = wanted.clone().next().is_some();
+            match (is_any_wanted, wanted.any(RunningBackend::is_usable)) {
+                (false, _) => {
+                    Some(format!("VIP '{name}' has no backend left that takes new connections: they are dropped"))
+                }
+                (true, false) => Some(format!(
+                    "VIP '{name}' has no healthy backend left: those that fail their checks get its new connections"
+                )),
+                (true, true) => None,
+            }
+        }));
+        changed
+    }
+
+    /// Why the state is not saved, and what follows; `None` if it is.
+    pub(super) fn unsaved_warning(&self) -> Option<String> {
+        let reason = self.unsaved.as_ref()?;
+        Some(format!(
+            "what was changed holds now, and the next start will not know it, as it cannot be saved: {reason}; it is tried again \
+             in each interval: make room there, and wait until `dwell lb status` does not say this any more"
+        ))
     }
 
     /// Finds a backend: the position of its VIP, and its position there.

@@ -93,7 +93,8 @@ impl Balancer {
     fn heartbeat_status(&self) -> Option<HeartbeatStatus> {
         let settings = self.config.heartbeat;
         let age = self.plane.heartbeat_age()?;
-        Some(HeartbeatStatus::new(age, settings.stale_after, settings.when_stale))
+        let is_attached = Plane::is_attached_at(&self.config.pin);
+        Some(HeartbeatStatus::new(age, settings.stale_after, settings.when_stale, is_attached))
     }
 
     fn vip_status(&self, run: &RunningVip) -> VipStatus {
@@ -124,11 +125,17 @@ impl Balancer {
         let load = load(&self.figures.reals, run.real);
         let latency = run.seen.and_then(|seen| seen.latency);
         let health = &run.health;
+        let is_drained = vip.is_drained(run);
+        let explanation = match is_drained {
+            true => self.describe_drain(run),
+            false => run.share.reason.to_string(),
+        };
         BackendStatus {
             name: run.backend.name.clone(),
             address: run.backend.address,
             real: run.real,
-            phase: if run.is_draining { Phase::Draining } else { Phase::Serving },
+            phase: if is_drained { Phase::Draining } else { Phase::Serving },
+            drained_by: self.drainers(run),
             health: health.state(self.config.health.ramp, Instant::now()),
             health_problem: health.failure.clone(),
             check_ns: health.duration.map(nanos),
@@ -136,7 +143,7 @@ impl Balancer {
             weight: run.share.weight,
             share: vip.table.share(run.real),
             reason: run.share.reason.name().into(),
-            explanation: run.share.reason.to_string(),
+            explanation,
             latency: latency.map(latency_object),
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.active(run.real),
@@ -216,6 +223,7 @@ impl Balancer {
             address: real.address,
             real: number,
             phase: Phase::Leaving,
+            drained_by: Vec::new(),
             health: HealthState::Unchecked,
             health_problem: None,
             check_ns: None,
@@ -266,6 +274,7 @@ impl Balancer {
                  and key of the layout, or their clients time out"
             )
         }));
+        warnings.extend(self.unsaved_warning());
         warnings.extend(self.shared_warnings());
         for run in &self.vips {
             let name = &run.vip.name;
@@ -305,9 +314,13 @@ impl Balancer {
             0 => String::new(),
             others => format!(" (and {others} more)"),
         };
+        let taken = match overhead {
+            0 => String::new(),
+            overhead => format!(", of which encapsulation takes {overhead}"),
+        };
         Some(format!(
-            "VIP '{}': the path to '{name}'{others} carries packets of {mtu} bytes, of which encapsulation takes \
-             {overhead}: clients are asked to send smaller packets; an MTU of {} on the path avoids that",
+            "VIP '{}': the path to '{name}'{others} carries packets of {mtu} bytes{taken}: clients are asked to send smaller \
+             packets; an MTU of {} on the path avoids that",
             run.vip.name,
             CLIENT_MTU + overhead
         ))

@@ -186,6 +186,7 @@ impl RunningVip {
                         seen: None,
                         voted: None,
                         agreed: None,
+                        drained_by: Vec::new(),
                     }
                 }
             };

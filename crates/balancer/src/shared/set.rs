@@ -36,6 +36,9 @@ pub struct VipWeights {
     pub all_down: bool,
     /// The weights by address of the backend.
     pub of: BTreeMap<IpAddr, BackendWeight>,
+    /// The names of the balancers at which a backend is drained, by its address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drained_by: BTreeMap<IpAddr, Vec<String>>,
 }
 
 /// The weight of a backend.
@@ -91,8 +94,9 @@ impl VipWeights {
         if policy != PolicyName::Latency {
             return self == other;
         }
-        let is_alike =
-            self.digest == other.digest && self.all_down == other.all_down && self.of.len() == other.of.len();
+        let is_alike = (&self.digest, self.all_down, &self.drained_by)
+            == (&other.digest, other.all_down, &other.drained_by)
+            && self.of.len() == other.of.len();
         let total = |vip: &VipWeights| vip.of.values().map(|weight| weight.table).sum::<f64>().max(f64::MIN_POSITIVE);
         let (total, other_total) = (total(self), total(other));
         is_alike

@@ -165,6 +165,29 @@ fn root_events_go_to_a_file_that_a_hangup_opens_anew_besides_reloading() {
 }
 
 #[test]
+fn root_a_change_that_cannot_be_saved_is_said_not_to_be_until_it_is() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("unsaved", 2);
+    scene.configure("", "", &[0, 1]);
+    scene.run();
+    let in_the_way = scene.path("lb.sock.state.new");
+    let warning = "it cannot be saved: '";
+    let is_warned = || scene.status()["warnings"].to_string().contains(warning);
+    assert!(!is_warned());
+    std::fs::create_dir(&in_the_way).unwrap();
+    let drained = scene.lb(&["drain", "s1"]);
+    assert!(drained.status == Some(0) && drained.stderr.contains(warning), "{drained}");
+    assert!(is_warned());
+    std::fs::remove_dir(&in_the_way).unwrap();
+    eventually("it is saved", || !is_warned());
+    scene.kill();
+    scene.run();
+    assert_eq!(scene.backend(1)["phase"], "draining");
+}
+
+#[test]
 fn root_events_say_who_asked_and_a_dry_run_of_a_reload_changes_nothing() {
     if skipped() {
         return;

@@ -32,6 +32,20 @@ fn check_host_is_reached(scene: &Scene, datagrams: u8) {
 }
 
 #[test]
+fn root_a_balancer_that_another_program_keeps_out_leaves_no_folder_behind() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("busy", 1);
+    let other = xdp::load(&[xdp::verdict(2), xdp::EXIT]);
+    let _link = scene.balancer.enter(|| xdp::attach(&other, "eth0")).unwrap();
+    scene.configure("", "", &[0]);
+    let run = scene.lb_alone(&["run", &scene.path("lb.toml")]);
+    assert_eq!(run.status, Some(3), "{run}");
+    assert!(!std::path::Path::new(&scene.pin()).exists(), "{run}");
+}
+
+#[test]
 fn root_a_balancer_in_a_chain_takes_its_own_packets_and_passes_on_the_rest() {
     const DROP: u64 = 1;
     const PASS: u64 = 2;

@@ -59,6 +59,28 @@ fn help_of_each_verb() {
 }
 
 #[test]
+fn a_check_warns_of_what_cannot_work_and_not_of_neighbours_that_nobody_has_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lb.toml").display().to_string();
+    let check = |pin: &str, address: &str| {
+        let text = format!(
+            "interface = \"lo\"\npin = \"{pin}\"\n[[vip]]\nname = \"web\"\naddress = \"{address}\"\nport = 80\nforward = \"l2\"\n\
+             backend = [{{ address = \"198.51.100.1\", weight = 1e-9 }}, {{ address = \"198.51.100.2\" }}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        dwell(&["lb", "check", &path]).stdout
+    };
+    let pinned = folder.path().join("pin").display().to_string();
+    let text = check(&pinned, "192.0.2.1");
+    assert!(text.contains("198.51.100.1: weight 0.000000001, less than 0.1 % of new connections"), "{text}");
+    assert!(text.contains("the weight of '198.51.100.1' is next to nothing: it gets about one in 65537 new"), "{text}");
+    assert!(text.contains("is not in a BPF file system"), "{text}");
+    assert!(!text.contains("MAC address") && !text.contains("answer its health checks to themselves"), "{text}");
+    let text = check("pins", "192.0.2.1");
+    assert!(text.contains("pin 'pins' depends on the folder in which dwell is started"), "{text}");
+}
+
+#[test]
 fn a_check_shows_what_a_configuration_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lb.toml");

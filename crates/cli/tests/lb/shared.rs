@@ -212,6 +212,16 @@ fn root_two_balancers_agree_on_weights_through_etcd_and_each_goes_on_without_it(
 
     following.ok(&["drain", "s0"]);
     eventually("a drain at one is one at both", || both.iter().all(|scene| share(scene, 0) == 0.0));
+    let [leads, follows] = if leader == "a" { ["a", "b"] } else { ["b", "a"] };
+    eventually("both say where it was drained", || {
+        let backend = leading.backend(0);
+        backend["phase"] == "draining" && backend["explanation"] == format!("drained at {follows}")
+    });
+    let undone = leading.lb(&["drain", "s0", "--undo"]);
+    let warning = format!("'s0' is drained at {follows}, which counts for all: undo it there");
+    assert!(undone.stdout == "nothing to change\n" && undone.stderr.contains(&warning), "{undone}");
+    let text = following.ok(&["status"]);
+    assert!(text.contains(&format!("by this balancer alone: ask {leads} too")), "{text}");
     following.ok(&["drain", "s0", "--undo"]);
     eventually("so is its end", || both.iter().all(|scene| share(scene, 0) > 0.0));
 

@@ -152,6 +152,11 @@ fn root_a_drained_backend_keeps_its_connections_and_gets_no_more() {
     scene.ok(&["drain", "10.79.0.4", "--undo"]);
     assert!(scene.spread(40).contains_key(&1));
     assert_eq!(load.end(), [""; 0]);
+    // Nobody is left.
+    assert_eq!(scene.lb(&["drain", "s1"]).stderr, "");
+    let last = scene.lb(&["remove", "s0"]);
+    let warning = "VIP 'web' has no backend left that takes new connections: they are dropped";
+    assert!(last.status == Some(0) && last.stderr.contains(warning), "{last}");
 }
 
 #[test]
@@ -499,6 +504,10 @@ fn root_an_interface_that_disappears_ends_it_with_a_message() {
     let run = scene.wait();
     assert_eq!(run.status, Some(3), "{run}");
     assert!(run.stderr.contains("the interface 'eth0' is gone"), "{run}");
+    let status = scene.lb(&["status", "--format", "jsonl"]);
+    assert_eq!(status.status, Some(3), "{status}");
+    assert_eq!(crate::support::object(&status.stdout)["is_attached"], false);
+    assert!(status.stderr.contains("nothing is balanced") && !status.stderr.contains("continues"), "{status}");
 }
 
 #[test]

@@ -3,20 +3,24 @@
 
 use std::{collections::BTreeSet, os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
-use dwell_testbed::skip::{lacks_program, skip};
+use dwell_testbed::{
+    Namespace,
+    skip::{lacks_program, skip},
+};
 
 use crate::{
     files::read,
     scene::Scene,
-    support::{DWELL, dwell, eventually, links, run, skipped, spawn},
+    support::{DWELL, Process, dwell, eventually, links, run, skipped, spawn},
 };
 
-const UNITS: [&str; 5] = [
+const UNITS: [&str; 6] = [
     "dwell-lb.service",
     "dwell-agent.service",
     "dwell-rtt@.service",
     "dwell-response@.service",
     "dwell-collect.service",
+    "dwell-decap@.service",
 ];
 
 /// The words of all values of a key.
@@ -71,8 +75,8 @@ fn units_call_existing_verbs_with_existing_options() {
         {
             assert!(text.contains(line), "{unit}: {line}");
         }
-        // A balancer that ends early by a SIGHUP has ended cleanly, as systemd sees it.
-        assert!(!unit.contains("lb") || text.contains("Restart=always"), "{unit}");
+        // A balancer that ends early by a SIGHUP has ended cleanly, as systemd sees it, and backends need `decap` for ever.
+        assert!(!(unit.contains("lb") || unit.contains("decap")) || text.contains("Restart=always"), "{unit}");
     }
 }
 
@@ -226,9 +230,44 @@ fn root_the_capabilities_of_its_unit_are_enough_for_a_balancer() {
     }
 }
 
+const NOBODY: u32 = 65534;
+
+/// Runs dwell as a user of its own, with the capabilities of a unit.
+fn spawn_as(unit: &str, scene: &Scene, space: &Namespace, arguments: &[&str]) -> Process {
+    let (binary, nobody) = (scene.for_anybody(), NOBODY.to_string());
+    let bounds = only(&words(unit, "CapabilityBoundingSet"));
+    let ambient = only(&words(unit, "AmbientCapabilities"));
+    let by = [
+        ["--reuid", &nobody],
+        ["--regid", &nobody],
+        ["--inh-caps", &ambient],
+        ["--ambient-caps", &ambient],
+        ["--bounding-set", &bounds],
+    ];
+    let all = [&["--clear-groups", "--no-new-privs"][..], by.as_flattened(), &[&binary], arguments];
+    spawn(space, "setpriv", &all.concat())
+}
+
+#[test]
+fn root_user_and_capabilities_of_its_unit_are_enough_to_decapsulate_and_send_on() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("decap", 1);
+    let options = ["--from", "172.16.0.0/16", "--backend", "10.79.0.0/24"];
+    let space = &scene.servers[0].namespace;
+    let mut process = spawn_as(UNITS[5], &scene, space, &[&["lb", "decap", "eth0"], &options[..]].concat());
+    eventually("it decapsulates", || process.has_ended() || links(process.id()) > 0);
+    assert!(!process.has_ended(), "{}", process.end());
+    scene.configure("", "forward = \"ipip\"", &[0]);
+    scene.run();
+    assert_eq!(scene.spread(5).get(&0), Some(&5));
+    let run = process.interrupt();
+    assert_eq!(run.status, Some(0), "{run}");
+}
+
 #[test]
 fn root_user_and_capabilities_of_its_unit_are_enough_for_an_agent() {
-    const NOBODY: u32 = 65534;
     if skipped() {
         return;
     }
@@ -237,20 +276,9 @@ fn root_user_and_capabilities_of_its_unit_are_enough_for_an_agent() {
     let made = dwell(&["collect", "--new-key", &key]);
     assert_eq!(made.status, Some(0), "{made}");
     std::os::unix::fs::chown(Path::new(&key), Some(NOBODY), Some(NOBODY)).unwrap();
-    let (binary, nobody) = (scene.for_anybody(), NOBODY.to_string());
-    let bounds = only(&words(UNITS[1], "CapabilityBoundingSet"));
-    let ambient = only(&words(UNITS[1], "AmbientCapabilities"));
-    let by = [
-        ["--reuid", &nobody],
-        ["--regid", &nobody],
-        ["--inh-caps", &ambient],
-        ["--ambient-caps", &ambient],
-        ["--bounding-set", &bounds],
-    ];
     // Nothing listens there, so measurements are queued.
-    let agent = ["--collector", "127.0.0.1:4790", "--key-file", &key];
-    let all = [&["--clear-groups", "--no-new-privs"][..], by.as_flattened(), &[&binary, "agent"], &agent];
-    let mut process = spawn(&scene.client, "setpriv", &all.concat());
+    let agent = ["agent", "--collector", "127.0.0.1:4790", "--key-file", &key];
+    let mut process = spawn_as(UNITS[1], &scene, &scene.client, &agent);
     eventually("it stamps", || process.has_ended() || links(process.id()) >= 10);
     assert!(!process.has_ended(), "{}", process.end());
     let run = process.interrupt();

@@ -111,7 +111,10 @@ impl Answered {
 
     /// Returns those of the last intervals, with the current one.
     fn of_last(&self, intervals: usize) -> u64 {
-        self.current + self.before.iter().take(intervals.saturating_sub(1)).sum::<u64>()
+        match intervals {
+            0 => 0,
+            intervals => self.current + self.before.iter().take(intervals - 1).sum::<u64>(),
+        }
     }
 }
 
@@ -125,8 +128,16 @@ impl Default for Real {
 const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
 /// One request in so many that began at the same time and waits while the others have their answers is a stray.
 const STRAY: u64 = 5;
+/// That many responses of a backend for each request that waits and began later, and no fewer, show that it has passed whatever keeps
+/// earlier ones waiting: however many these are, they are strays.
+const PASSED: u64 = 10;
+/// Requests that wait at a backend are strays if they are at most so many times those that have turned out to be strays of that age at
+/// another one.
+const ALIKE: u64 = 2;
 /// Responses that show that a backend answers.
 const ANSWERS: u64 = 2;
+/// For how long requests have waited when a backend is tried in spite of them: about 1 s.
+const TRIED_NS: u64 = 1 << 30;
 /// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
 const OVERDUE: u64 = 4;
 
@@ -253,15 +264,43 @@ impl Intervals {
         let (usual_ns, stands_for) = (median_ns(&answered), u64::from(self.stands_for));
         let usable = backends.iter().filter(|backend| backend.is_usable).count().max(1) as u64;
         let longest = intervals(Duration::from_nanos(Pending::LONGEST_NS), self.interval) as usize;
-        let stats = backends.iter().zip(answered).map(|(backend, answered)| {
+        // Those of whole intervals since then: earlier answers say nothing of what keeps a request waiting.
+        let answers = |real: u32, age_ns: u64| {
+            let past = (u128::from(age_ns) / self.interval.as_nanos()) as usize;
+            let own = self.reals.get(&real).map_or(0, |real| real.answered.of_last(past));
+            (own, self.answered.of_last(past) / usable)
+        };
+        let mut pending: Vec<Pending> = backends.iter().map(|backend| backend.pending).collect();
+        let forgotten: Vec<Pending> = backends
+            .iter()
+            .zip(&mut pending)
+            .map(|(backend, pending)| {
+                pending.forget(|age_ns, count, younger| {
+                    let (own, all) = answers(backend.real, age_ns);
+                    let others = if own >= ANSWERS { own.max(all) } else { own };
+                    u64::from(count) * STRAY < others || own >= PASSED && u64::from(younger) * PASSED < own
+                })
+            })
+            .collect();
+        // What has come to the others alike, and has passed there, is not of this backend: it may get nothing that could show it.
+        let passed = |age_ns: u64| forgotten.iter().map(|of| u64::from(of.of_octave(age_ns))).max().unwrap_or(0);
+        let strays: Vec<u64> = backends
+            .iter()
+            .zip(&mut pending)
+            .zip(&forgotten)
+            .map(|((backend, pending), forgotten)| {
+                let alike = pending.forget(|age_ns, count, _| u64::from(count) <= ALIKE * passed(age_ns));
+                // It may answer nothing as it gets nothing, for what waits there.
+                let tried = pending.only_octave().filter(|(age_ns, count)| {
+                    let (own, all) = answers(backend.real, *age_ns);
+                    *age_ns >= TRIED_NS && own < ANSWERS && u64::from(*count) * STRAY < all
+                });
+                forgotten.count() + alike.count() + tried.map_or(0, |(_, count)| count.into())
+            })
+            .collect();
+        let found = backends.iter().zip(answered).zip(pending.into_iter().zip(strays));
+        let stats = found.map(|((backend, answered), (pending, strays))| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
-            let mut pending = backend.pending;
-            let strays = pending.forget(|age_ns, count| {
-                let past = intervals(Duration::from_nanos(age_ns), self.interval) as usize;
-                let (own, all) = (real.answered.of_last(past), self.answered.of_last(past) / usable);
-                let others = if own >= ANSWERS { own.max(all) } else { own };
-                u64::from(count) * STRAY < others
-            });
             let overdue = Overdue::of(&pending, answered.map(|own| own.mean_ns).or(usual_ns));
             let stats = BackendStats {
                 real: backend.real,

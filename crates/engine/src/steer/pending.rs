@@ -49,18 +49,31 @@ impl Pending {
         ages.filter(move |(age, count)| *age >= age_ns && *count > 0)
     }
 
-    /// Forgets the requests of octaves for which `is_stray` holds, given the least age in it and the number of requests. Returns
-    /// how many that were.
-    pub(super) fn forget(&mut self, is_stray: impl Fn(u64, u32) -> bool) -> u64 {
-        let mut forgotten = 0;
-        let octaves = self.counts.iter_mut().zip(&mut self.networks);
-        for (log, (count, networks)) in (abi::DWELL_PENDING_LOG_MIN..).zip(octaves) {
-            if *count > 0 && is_stray(1 << log, *count) {
-                forgotten += u64::from(std::mem::take(count));
-                *networks = Networks::default();
+    /// Returns the least age of the octave that all requests are of, and their number. `None` if there is no request, or some have
+    /// waited for about twice as long as others.
+    pub(super) fn only_octave(&self) -> Option<(u64, u32)> {
+        let mut octaves = self.at_least(0);
+        octaves.next().filter(|_| octaves.next().is_none())
+    }
+
+    /// Forgets the requests of octaves for which `is_stray` holds, given the least age in it, the number of requests, and that of all
+    /// younger ones. Returns those that were forgotten.
+    pub(super) fn forget(&mut self, is_stray: impl Fn(u64, u32, u32) -> bool) -> Pending {
+        let (mut forgotten, mut younger) = (Pending::default(), 0);
+        for (octave, log) in (abi::DWELL_PENDING_LOG_MIN..).take(LOGS).enumerate() {
+            let there = self.counts[octave];
+            if there > 0 && is_stray(1 << log, there, younger) {
+                forgotten.counts[octave] = std::mem::take(&mut self.counts[octave]);
+                self.networks[octave] = Networks::default();
             }
+            younger += there;
         }
         forgotten
+    }
+
+    /// Returns the number of requests in the octave that begins with an age.
+    pub(super) fn of_octave(&self, age_ns: u64) -> u32 {
+        self.counts[(age_ns.ilog2() - abi::DWELL_PENDING_LOG_MIN) as usize]
     }
 
     /// Returns the networks of clients with a request from the octave of an age on.

@@ -35,8 +35,10 @@ pub struct BackendStats {
     pub requests: u64,
     /// The number of active connections at the end of the interval.
     pub active: u64,
-    /// The number of requests that wait while more than five times as many that began at the same time have been answered. Their
-    /// connections are probably over: the server has reset them, or they go by way of another balancer now.
+    /// The number of requests that wait while more than five times as many that began at the same time, or nearly all that began
+    /// later, have been answered. Their
+    /// connections are probably over: the server has reset them, or they go by way of another balancer now. With them, those of a
+    /// backend that has had nothing else to answer, so that it is tried.
     pub strays: u64,
     /// The backend is healthy, and not draining.
     pub is_usable: bool,

@@ -203,19 +203,81 @@ fn few_requests_that_wait_while_later_ones_are_answered_count_for_nothing() {
     for _ in 0..9 {
         assert_eq!(end([10, 10], 0, 0), (Some(10 * MS), 0));
     }
-    // It has answered 60 in the three intervals of which the octave of their age is.
+    // It has answered 40 in the two intervals since they have begun, as far as the octave of their age shows.
     assert_eq!(end([10, 10], 3_000 * MS, 7), (Some(10 * MS), 7));
-    assert!(end([10, 10], 3_000 * MS, 20).0 > Some(100 * MS), "many wait");
     assert!(end([10, 10], 300 * MS, 9).0 > Some(50 * MS), "many have begun to wait");
     // It is avoided, and answers what it gets. Others answer more.
     for _ in 0..9 {
         end([0, 10], 10_000 * MS, 1);
     }
     assert_eq!(end([1, 10], 17_000 * MS, 1).1, 1);
-    for _ in 0..20 {
-        end([0, 10], 10_000 * MS, 1);
+}
+
+/// As if a server had reset more connections than it has answered since. A worker of several that hangs keeps later ones waiting too.
+#[test]
+fn however_many_wait_they_count_for_nothing_once_nearly_all_later_ones_are_answered() {
+    let mut intervals = intervals(6);
+    let mut end = |answers: u32, waiting: &[(u64, usize)]| {
+        for real in [1, 2] {
+            (0..answers).for_each(|number| intervals.add(real, &record(number, 1), &estimate(10 * MS, 1)));
+        }
+        let mut state = backend(1);
+        for (age_ms, count) in waiting {
+            (0..*count).for_each(|_| state.pending.add(client(0, 1), age_ms * MS));
+        }
+        let seen = intervals.end(&[state, backend(2)])[0];
+        (seen.latency.map(|latency| latency.mean_ns > 20 * MS), seen.strays)
+    };
+    (0..9).for_each(|_| assert_eq!(end(12, &[]), (Some(false), 0)));
+    assert_eq!(end(12, &[(1_500, 99)]), (Some(false), 99));
+    assert_eq!(end(12, &[(1_500, 99), (10, 1)]), (Some(false), 99), "one is under way");
+    assert_eq!(end(12, &[(1_500, 99), (600, 9)]), (Some(true), 0), "one in four hangs");
+    for _ in 0..2 {
+        end(0, &[]);
     }
-    assert_eq!(end([0, 10], 17_000 * MS, 1).1, 0, "it answers nothing any more");
+    assert_eq!(end(0, &[(1_500, 99)]).1, 0, "all hang");
+}
+
+/// Of three backends that have lost as many connections at once, the one that answered slowest for a moment gets nothing more.
+#[test]
+fn what_waits_at_all_alike_and_has_passed_at_the_others_is_not_of_one_backend() {
+    let mut intervals = intervals(6);
+    let mut end = |waiting: [usize; 3]| {
+        let waiting = [1, 2, 3].into_iter().zip(waiting).map(|(real, count)| {
+            if real != 1 {
+                (0..12).for_each(|number| intervals.add(real, &record(number, 1), &estimate(10 * MS, 1)));
+            }
+            let mut state = backend(real);
+            (0..count).for_each(|_| state.pending.add(client(0, 1), 1_500 * MS));
+            state
+        });
+        let states: Vec<_> = waiting.collect();
+        intervals.end(&states).iter().map(|seen| seen.strays).collect::<Vec<_>>()
+    };
+    assert_eq!(end([60, 50, 0]), [60, 50, 0]);
+    assert_eq!(end([90, 10, 0]), [0, 10, 0], "it stands still");
+}
+
+/// At a low load all others are idle, so that what waits at one keeps everything else away from it.
+#[test]
+fn a_backend_that_gets_nothing_for_few_requests_that_wait_is_tried_by_one_at_a_time() {
+    let mut intervals = intervals(2);
+    let mut end = |answers: u32, ages_ms: &[u64]| {
+        (0..answers).for_each(|number| intervals.add(2, &record(number, 2), &estimate(10 * MS, 2)));
+        let mut state = backend(1);
+        ages_ms.iter().for_each(|age_ms| state.pending.add(client(0, 1), age_ms * MS));
+        intervals.end(&[state, backend(2)])[0].strays
+    };
+    (0..9).for_each(|_| assert_eq!(end(9, &[]), 0));
+    assert_eq!(end(9, &[700]), 0, "it may still come");
+    assert_eq!(end(9, &[1_500]), 1);
+    assert_eq!(end(9, &[3_500, 900]), 0, "the one that has tried waits too");
+    assert_eq!(end(9, &[4_000, 2_500]), 2);
+    assert_eq!(end(9, &[40_000; 99]), 0, "many wait");
+    for _ in 0..40 {
+        end(0, &[]);
+    }
+    assert_eq!(end(0, &[1_500]), 0, "nobody answers");
 }
 
 #[test]

@@ -78,16 +78,21 @@ impl RunningVip {
         VipReport { digest: self.digest().to_owned(), of }
     }
 
-    /// Merges what balancers with the same configuration have seen. With `is_step`, the policy sets weights.
-    pub(in crate::control) fn merge(&mut self, reports: &[&VipReport], is_step: bool) {
-        let alike: Vec<&&VipReport> = reports.iter().filter(|report| report.digest == self.digest()).collect();
+    /// Merges what balancers with the same configuration have seen, each with its name. With `is_step`, the policy sets weights.
+    pub(in crate::control) fn merge(&mut self, reports: &[(&str, &VipReport)], is_step: bool) {
+        let alike: Vec<_> = reports.iter().filter(|(_, report)| report.digest == self.digest()).collect();
         let config = self.vip.latency.intervals;
         let merged: Vec<BackendStats> = self
             .backends
             .iter_mut()
             .map(|run| {
-                let of: Vec<&BackendReport> =
-                    alike.iter().filter_map(|report| report.of.get(&run.backend.address)).collect();
+                let named: Vec<(&str, &BackendReport)> = alike
+                    .iter()
+                    .filter_map(|(name, report)| Some((*name, report.of.get(&run.backend.address)?)))
+                    .collect();
+                let drained = named.iter().filter(|(_, report)| report.view.is_draining);
+                run.drained_by = drained.map(|(name, _)| (*name).to_owned()).collect();
+                let of: Vec<&BackendReport> = named.iter().map(|(_, report)| *report).collect();
                 let own = run.seen.unwrap_or(BackendStats {
                     real: run.real,
                     configured: run.backend.weight,
@@ -119,6 +124,8 @@ impl RunningVip {
             run.agreed = agreed.and_then(|agreed| agreed.of.get(&run.backend.address).copied());
             if !role.leads {
                 run.voted = None;
+                let drained_by = agreed.and_then(|agreed| agreed.drained_by.get(&run.backend.address));
+                run.drained_by = drained_by.cloned().unwrap_or_default();
                 if let Some(agreed) = run.agreed {
                     run.share = Share { weight: agreed.policy, reason: ShareReason::Shared };
                 }
@@ -167,7 +174,9 @@ impl RunningVip {
             let weight = BackendWeight { table, policy: run.share.weight, is_down: is_up == Some(false), is_draining };
             (run.backend.address, weight)
         });
-        VipWeights { digest: self.digest().to_owned(), all_down, of: of.collect() }
+        let drained = self.backends.iter().filter(|run| !run.drained_by.is_empty());
+        let drained_by = drained.map(|run| (run.backend.address, run.drained_by.clone())).collect();
+        VipWeights { digest: self.digest().to_owned(), all_down, of: of.collect(), drained_by }
     }
 }
 
@@ -201,7 +210,8 @@ mod tests {
                 BackendWeight { table: *table, policy: *table, is_down: *table == 0.0, ..BackendWeight::default() };
             (IpAddr::from([10, 0, 0, *octet]), weight)
         };
-        VipWeights { digest: run.digest().to_owned(), all_down: false, of: weights.iter().map(weight).collect() }
+        let of = weights.iter().map(weight).collect();
+        VipWeights { digest: run.digest().to_owned(), of, ..VipWeights::default() }
     }
 
     #[test]
@@ -289,7 +299,9 @@ mod tests {
         };
         let other = VipReport { digest: "other".into(), ..report(&[1], None) };
         run.follow(None, Role { leads: true, is_alone: false });
-        run.merge(&[&report(&[1], None), &report(&[3], None), &report(&[3], Some(2)), &other], false);
+        let reports = [report(&[1], None), report(&[3], None), report(&[3], Some(2)), other];
+        let named: Vec<_> = ["lb1", "lb2", "lb3", "lb4"].into_iter().zip(&reports).collect();
+        run.merge(&named, false);
         let proposal = run.proposal(Duration::ZERO, Instant::now());
         let weights: Vec<(f64, bool)> = proposal.of.values().map(|weight| (weight.table, weight.is_down)).collect();
         assert_eq!(weights, [(1.0, false), (0.0, false), (0.0, true)]);
@@ -299,6 +311,8 @@ mod tests {
         build(&mut follower);
         let states: Vec<ServerState> = follower.backends.iter().map(|run| follower.server_state(run)).collect();
         assert_eq!(states, [ServerState::Open, ServerState::Left, ServerState::Down]);
+        let drained_by: Vec<&[String]> = follower.backends.iter().map(|run| &*run.drained_by).collect();
+        assert_eq!(drained_by, [&[][..], &["lb3".to_owned()], &[]]);
         // Who leads no more has a view of its own again.
         run.follow(None, Role::default());
         assert!(run.backends[0].view().is_up == Some(false));

@@ -15,7 +15,7 @@ use dwell_probes::balancer::ActiveConnections;
 use dwell_socket::clock::realtime_ns;
 
 use self::{agreement::Role, sets::Sets};
-use super::{Balancer, ControlError, Event, random, saved_state::SavedState, vip::RunningVip};
+use super::{Balancer, ControlError, Event, backend::RunningBackend, random, saved_state::SavedState, vip::RunningVip};
 use crate::{
     api::SharedStatus,
     config::{Config, StoreUrl},
@@ -148,11 +148,13 @@ impl Balancer {
     fn merge_reports(&mut self, is_step: bool) {
         let Some(sharing) = self.sharing.as_mut().filter(|sharing| sharing.situation.leads) else { return };
         let Some(reports) = &sharing.reports else { return };
-        let all = || std::iter::once(&sharing.own).chain(reports.values().map(|report| &**report));
-        let is_held = all().any(|report| report.is_held);
+        let others = || reports.iter().map(|(name, report)| (name.as_str(), &**report));
+        let all = || std::iter::once((sharing.name.as_str(), &sharing.own)).chain(others());
+        let is_held = all().any(|(_, report)| report.is_held);
         for run in &mut self.vips {
             let key = run.vip.key.to_string();
-            let of_vip: Vec<&VipReport> = all().filter_map(|report| report.vips.get(&key)).collect();
+            let of_vip: Vec<(&str, &VipReport)> =
+                all().filter_map(|(name, report)| Some((name, report.vips.get(&key)?))).collect();
             run.merge(&of_vip, is_step && !is_held);
         }
         sharing.has_merged |= is_step;
@@ -239,6 +241,40 @@ impl Balancer {
         }
         sharing.link.propose(vips.clone());
         sharing.sets.proposed = Some(vips);
+    }
+
+    /// Returns the names of the balancers at which a backend is drained, this one included, as far as they are known.
+    pub(in crate::control) fn drainers(&self, run: &RunningBackend) -> Vec<String> {
+        let Some(sharing) = &self.sharing else { return Vec::new() };
+        let others = run.drained_by.iter().filter(|name| **name != sharing.name).cloned();
+        others.chain(run.is_draining.then(|| sharing.name.clone())).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Says where a backend is drained.
+    pub(in crate::control) fn describe_drain(&self, run: &RunningBackend) -> String {
+        match self.drainers(run).as_slice() {
+            [] if run.is_draining => "drained".into(),
+            [] => "drained at another balancer".into(),
+            names => format!("drained at {}", names.join(", ")),
+        }
+    }
+
+    /// Says that a backend, by the position of its VIP and its own, stays drained as it is at another balancer.
+    pub(in crate::control) fn drained_elsewhere(&self, vip: usize, at: usize) -> Option<String> {
+        let (run, sharing) = (&self.vips[vip], self.sharing.as_ref()?);
+        let backend = &run.backends[at];
+        let others: Vec<String> = self.drainers(backend).into_iter().filter(|name| *name != sharing.name).collect();
+        let is_elsewhere = !others.is_empty() || !backend.is_draining && run.is_drained(backend);
+        let place = if others.is_empty() { "another balancer".into() } else { others.join(", ") };
+        let name = &backend.backend.name;
+        is_elsewhere.then(|| format!("'{name}' is drained at {place}, which counts for all: undo it there"))
+    }
+
+    /// Names the other balancers that are there; `None` if there are none, or it decides alone.
+    pub(in crate::control) fn others_text(&self) -> Option<String> {
+        let sharing = self.sharing.as_ref()?;
+        let others: Vec<_> = sharing.situation.members.iter().filter(|name| **name != sharing.name).cloned().collect();
+        (!others.is_empty()).then(|| format!("the other balancers ({})", others.join(", ")))
     }
 
     /// Returns what an operator should know of the others.

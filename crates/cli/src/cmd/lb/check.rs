@@ -1,13 +1,14 @@
 //! `dwell lb check`.
 
-use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write, io::ErrorKind, net::IpAddr, path::PathBuf};
 
-use dwell_balancer::config::Config;
+use dwell_balancer::config::{Backend, Config, Vip, default_pin};
 use dwell_probes::{
-    Interface,
-    balancer::{NextHops, PlaneOptions},
+    Error, Interface,
+    balancer::{NextHops, Plane, PlaneOptions},
 };
 use dwell_records::counted;
+use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 
 use super::print;
 use crate::exit::{Exit, Failure};
@@ -53,13 +54,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             &mut text,
             format_args!("VIP '{}' {}: policy {}, by {}, {check}", vip.name, vip.key, vip.policy, vip.forward),
         );
-        let total: f64 = vip.backends.iter().map(|backend| backend.weight).sum();
         for backend in &vip.backends {
-            let share = if total > 0.0 { 100.0 * backend.weight / total } else { 0.0 };
+            let share = match share(vip, backend) {
+                share if is_next_to_nothing(share) => "less than 0.1".to_owned(),
+                share => format!("{:.1}", 100.0 * share),
+            };
             put(
                 &mut text,
                 format_args!(
-                    "  {} {}: weight {}, {share:.1} % of new connections",
+                    "  {} {}: weight {}, {share} % of new connections",
                     backend.name, backend.address, backend.weight
                 ),
             );
@@ -76,12 +79,40 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// The part of new connections that a backend gets by its weight.
+fn share(vip: &Vip, backend: &Backend) -> f64 {
+    let total: f64 = vip.backends.iter().map(|backend| backend.weight).sum();
+    if total > 0.0 { backend.weight / total } else { 0.0 }
+}
+
+/// Whether a part of new connections would be shown as none.
+fn is_next_to_nothing(share: f64) -> bool {
+    share > 0.0 && share < 0.0005
+}
+
 fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = config.warning_texts();
     if let Err(error) = Interface::find(&config.interface) {
         warnings.push(error.to_string());
     }
+    warnings.extend(pin_warning(config));
+    let first = first_addresses(&config.interface);
     for vip in &config.vips {
+        if first.contains(&vip.key.address) {
+            warnings.push(format!(
+                "VIP '{}': {} is the address from which '{}' sends, and backends, which have it too, answer its health checks to \
+                 themselves: give the VIP an address of its own",
+                vip.name, vip.key.address, config.interface
+            ));
+        }
+        for backend in vip.backends.iter().filter(|backend| is_next_to_nothing(share(vip, backend))) {
+            warnings.push(format!(
+                "VIP '{}': the weight of '{}' is next to nothing: it gets about one in {:.0} new connections",
+                vip.name,
+                backend.name,
+                (1.0 / share(vip, backend)).min(vip.table_size.into())
+            ));
+        }
         let has_weight = vip.backends.iter().any(|backend| backend.weight > 0.0);
         if !has_weight {
             warnings
@@ -100,10 +131,45 @@ fn warnings(config: &Config) -> Vec<String> {
     let addresses: BTreeSet<_> = backends.map(|backend| backend.address).collect();
     match NextHops::open() {
         Ok(mut hops) => {
-            let unknown = addresses.into_iter().filter_map(|address| hops.find(address).err());
-            warnings.extend(unknown.map(|error| error.to_string()));
+            let failed = addresses.into_iter().filter_map(|address| hops.find(address).err());
+            // The kernel finds the MAC address of a neighbour when something is sent there, as a balancer that runs does.
+            let is_fault = |error: &Error| match error {
+                Error::NextHop { io, .. } => io.kind() != ErrorKind::NotFound,
+                _ => true,
+            };
+            warnings.extend(failed.filter(is_fault).map(|error| error.to_string()));
         }
         Err(io) => warnings.push(format!("the routes to backends are not known, as the kernel cannot be asked: {io}")),
     }
     warnings
+}
+
+/// Warns of a folder in which nothing can be pinned. The default is not looked at: `dwell doctor lb` says where it is missing.
+fn pin_warning(config: &Config) -> Option<String> {
+    let pin = config.pin.display();
+    if config.pin == default_pin(&config.interface) {
+        return None;
+    }
+    if config.pin.is_relative() {
+        return Some(format!("pin '{pin}' depends on the folder in which dwell is started: write an absolute path"));
+    }
+    (Plane::may_be_pinned_in(&config.pin) == Some(false))
+        .then(|| format!("pin '{pin}' is not in a BPF file system, so that nothing can be pinned there: name a folder below /sys/fs/bpf"))
+}
+
+/// The first address of each family that an interface has: the kernel sends from it.
+fn first_addresses(interface: &str) -> Vec<IpAddr> {
+    let all = getifaddrs().into_iter().flatten().filter(|of| of.interface_name == interface);
+    let mut first: Vec<IpAddr> = Vec::new();
+    for address in all.filter_map(|of| ip_of(of.address.as_ref()?)) {
+        if first.iter().all(|other| other.is_ipv4() != address.is_ipv4()) {
+            first.push(address);
+        }
+    }
+    first
+}
+
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
 }

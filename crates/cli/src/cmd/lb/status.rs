@@ -1,9 +1,9 @@
 //! `dwell lb status`.
 
-use std::{fmt::Write, mem, path::Path, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, mem, path::Path, time::Duration};
 
 use dwell_balancer::{
-    api::{BackendStatus, Client, HeartbeatStatus, Request, Status, VipStatus},
+    api::{BackendStatus, Client, HeartbeatStatus, PlaneStatus, Request, SharedStatus, Status, VipStatus},
     config::WhenStale,
     control::last_heartbeat,
     plan::Phase,
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Reports what a control plane that does not answer has left behind: the data plane goes on without it.
+/// Reports what a control plane that does not answer has left behind: the data plane goes on without it, if it is attached.
 fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
     let Some(heartbeat) = last_heartbeat(socket) else {
         return Ok(());
@@ -68,7 +68,13 @@ fn report_silence(socket: &Path, format: Format) -> Result<(), Failure> {
     if format == Format::Jsonl {
         print(object(Some(&dwell_records::now()), &heartbeat))?;
     }
-    log(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat)));
+    match heartbeat.is_attached {
+        Some(false) => log(
+            "nothing is balanced: what is pinned is attached to no interface, as after its interface has gone; start \
+             `dwell lb run` once that is back",
+        ),
+        _ => log(format_args!("the data plane continues without its control plane: {}", describe(&heartbeat))),
+    }
     Ok(())
 }
 
@@ -119,29 +125,30 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
             None => writeln!(text, "{} with {others}: {leader}, {set}", shared.name),
         };
     }
+    let others = others(status.shared.as_ref());
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
-        write_vip(&mut text, vip, was, status.interval_ns);
+        write_vip(&mut text, vip, was, status.interval_ns, &others);
     }
     if !status.leaving.is_empty() {
         let has_second_chance = status.vips.iter().any(|vip| vip.second_chance);
         let _ = writeln!(text, "\nleaving, waiting for their last connections:");
         for backend in &status.leaving {
-            let _ = writeln!(text, "  {} {}: {}", backend.name, backend.address, placed(backend, has_second_chance));
+            let placed = placed(backend, has_second_chance, &others);
+            let _ = writeln!(text, "  {} {}: {placed}", backend.name, backend.address);
         }
     }
-    let reasons = plane.packets.iter().filter(|(_, packets)| **packets > 0);
-    let reasons: Vec<_> = reasons.map(|(reason, packets)| format!("{reason} {packets}")).collect();
-    let _ = writeln!(text, "\npackets: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
-    let losses = plane.table.iter().filter(|(_, count)| **count > 0);
-    let losses: Vec<_> = losses.map(|(event, count)| format!("{event} {count}")).collect();
-    if !losses.is_empty() {
-        let _ = writeln!(text, "connection table: {}", losses.join(", "));
-    }
-    let events = plane.connection_ids.iter().filter(|(_, count)| **count > 0);
-    let events: Vec<_> = events.map(|(event, count)| format!("{event} {count}")).collect();
-    if !events.is_empty() {
-        let _ = writeln!(text, "connection IDs: {}", events.join(", "));
+    let was = before.map(|before| &before.plane);
+    let counts = |of: fn(&PlaneStatus) -> &BTreeMap<String, u64>| counts(of(plane), was.map(of), status.interval_ns);
+    let packets = counts(|plane| &plane.packets);
+    let per_second = if was.is_some() { "/s" } else { "" };
+    let _ = writeln!(text, "\npackets{per_second}: {}", if packets.is_empty() { "none" } else { &packets });
+    for (name, events) in
+        [("connection table", counts(|plane| &plane.table)), ("connection IDs", counts(|plane| &plane.connection_ids))]
+    {
+        if !events.is_empty() {
+            let _ = writeln!(text, "{name}{per_second}: {events}");
+        }
     }
     for device in &plane.devices {
         let refused = device.refused_tx.unwrap_or(0) + device.refused_redirect.unwrap_or(0);
@@ -155,7 +162,30 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
     text
 }
 
-fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64) {
+/// Lists what has been counted by name, if anything: totals, or with earlier ones what was added per second.
+fn counts(now: &BTreeMap<String, u64>, was: Option<&BTreeMap<String, u64>>, interval_ns: u64) -> String {
+    let counted = now.iter().filter_map(|(name, count)| {
+        let count = match was {
+            Some(was) => rate(*count, was.get(name).copied().unwrap_or(0), interval_ns),
+            None => count.to_string(),
+        };
+        (count != "0").then(|| format!("{name} {count}"))
+    });
+    counted.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns how much was added per second.
+fn rate(now: u64, then: u64, interval_ns: u64) -> String {
+    format!("{:.0}", now.saturating_sub(then) as f64 * 1e9 / interval_ns as f64)
+}
+
+/// The names of the other balancers, whose connections are counted nowhere but there.
+fn others(shared: Option<&SharedStatus>) -> String {
+    let others = shared.into_iter().flat_map(|shared| shared.members.iter().filter(|name| **name != shared.name));
+    others.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64, others: &str) {
     let key = VipKey { address: vip.address, protocol: vip.proto, port: vip.port };
     let sample = vip.measured.filter(|part| *part > 0.0 && *part < 1.0);
     let measured = sample.map_or(String::new(), |part| format!(", 1/{:.0} of connections measured", 1.0 / part));
@@ -197,7 +227,7 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
         let latency = backend.latency.as_ref();
         let latency = |of: fn(&LatencyObject) -> Option<u64>| latency.and_then(of).map_or("-".into(), duration);
         let count = |now: u64, then: Option<u64>| match then {
-            Some(then) => format!("{:.0}", now.saturating_sub(then) as f64 * 1e9 / interval_ns as f64),
+            Some(then) => rate(now, then, interval_ns),
             None => now.to_string(),
         };
         let _ = writeln!(
@@ -216,7 +246,7 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
             backend.why()
         );
         if backend.phase == Phase::Draining {
-            let _ = writeln!(text, "    {}", placed(backend, vip.second_chance));
+            let _ = writeln!(text, "    {}", placed(backend, vip.second_chance, others));
         }
         if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
             let requests = counted(backend.pending.requests, "request waits", "requests wait");
@@ -232,11 +262,16 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
     }
 }
 
-/// Says how many connections would break without a backend that gets no new ones, as far as that is known.
-fn placed(backend: &BackendStatus, has_second_chance: bool) -> String {
+/// Says how many connections would break without a backend that gets no new ones, as far as that is known. `others` are the
+/// names of other balancers.
+fn placed(backend: &BackendStatus, has_second_chance: bool, others: &str) -> String {
     let known = match backend.tracked.map(|tracked| counted(tracked, "connection is", "connections are")) {
         Some(tracked) => format!("{tracked} still placed there, {} of them active", backend.active),
         None => format!("how many connections are placed there is not known; {} are active", backend.active),
+    };
+    let known = match others {
+        "" => known,
+        others => format!("{known}, by this balancer alone: ask {others} too"),
     };
     match (backend.server_id.is_some(), has_second_chance) {
         (true, _) => {
@@ -257,8 +292,6 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_balancer::api::PlaneStatus;
-
     use super::*;
 
     #[test]
@@ -283,6 +316,8 @@ mod tests {
         let shown = text(&of(&[("contended", 7), ("events_lost", 0), ("untracked", 3)]), None);
         assert!(shown.contains("\nconnection table: contended 7, untracked 3\n"), "{shown}");
         assert!(!text(&of(&[("contended", 0)]), None).contains("connection table"));
+        let rates = text(&of(&[("contended", 9), ("untracked", 3)]), Some(&of(&[("contended", 7), ("untracked", 3)])));
+        assert!(rates.contains("\nconnection table/s: contended 2\n"), "{rates}");
     }
 
     #[test]
@@ -293,9 +328,14 @@ mod tests {
             "latency": null, "freshness": null, "active": 7, "connections": 9, "packets": 100, "bytes": 6400, "problem": null,
         });
         let mut backend: BackendStatus = serde_json::from_value(answer).unwrap();
-        assert_eq!(placed(&backend, false), "how many connections are placed there is not known; 7 are active");
+        assert_eq!(placed(&backend, false, ""), "how many connections are placed there is not known; 7 are active");
         backend.tracked = Some(9);
-        assert_eq!(placed(&backend, false), "9 connections are still placed there, 7 of them active");
+        assert_eq!(placed(&backend, false, ""), "9 connections are still placed there, 7 of them active");
+        let several = placed(&backend, false, "lb2, lb3");
+        assert_eq!(
+            several,
+            "9 connections are still placed there, 7 of them active, by this balancer alone: ask lb2, lb3 too"
+        );
     }
 
     #[test]
@@ -314,7 +354,7 @@ mod tests {
         let vip: VipStatus = serde_json::from_value(vip).unwrap();
         let shown = |vip: &VipStatus| {
             let mut text = String::new();
-            write_vip(&mut text, vip, None, 1);
+            write_vip(&mut text, vip, None, 1, "");
             text
         };
         assert!(shown(&vip).contains("    0 connections are still placed there, 0 of them active; those that began"));

@@ -17,7 +17,7 @@ use dwell_socket::clock::monotonic_ns;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, Program, query::LinkTypeInfo};
 use nix::{
     fcntl::{Flock, FlockArg},
-    sys::statfs::{BPF_FS_MAGIC, fstatfs},
+    sys::statfs::{BPF_FS_MAGIC, fstatfs, statfs},
 };
 
 use self::{folder::open_private, migrate::Migration};
@@ -99,7 +99,14 @@ impl Plane {
     /// If the folder is not in bpffs, if another process runs the data plane, or if the interface has another XDP
     /// program.
     pub fn run_at(options: &PlaneOptions, interface: &Interface, folder: &Path) -> Result<(Plane, StartKind), Error> {
-        let folder = Folder::lock(folder)?;
+        let locked = Folder::lock(folder)?;
+        Plane::run_in(locked, options, interface).inspect_err(|_| {
+            // One that has anything in it stays.
+            let _ = fs::remove_dir(folder);
+        })
+    }
+
+    fn run_in(folder: Folder, options: &PlaneOptions, interface: &Interface) -> Result<(Plane, StartKind), Error> {
         let found = folder.inspect(options, interface)?;
         // What another version left there may not be readable.
         let inherited = Plane::heartbeat_at(&folder.path).unwrap_or_default();
@@ -150,6 +157,22 @@ impl Plane {
         let found = locked.remove()?;
         fs::remove_dir(folder).map_err(|io| pin_error("remove", folder, io))?;
         Ok(found)
+    }
+
+    /// Returns whether a folder is in a BPF file system, or would be if it were made. `None` if that cannot be read.
+    pub fn may_be_pinned_in(folder: &Path) -> Option<bool> {
+        let there = folder.ancestors().find(|above| above.exists())?;
+        statfs(there).ok().map(|there| there.filesystem_type() == BPF_FS_MAGIC)
+    }
+
+    /// Returns whether the data plane that is pinned in a folder is attached to an interface: not once that is gone. `None` where
+    /// another program calls it, or that cannot be read.
+    pub fn is_attached_at(folder: &Path) -> Option<bool> {
+        let link = Link::open(folder.join(LINK_PIN)).and_then(|link| link.info()).ok()?;
+        match link.info {
+            LinkTypeInfo::Xdp(xdp) => Some(xdp.ifindex != 0),
+            _ => None,
+        }
     }
 }
 
