@@ -52,6 +52,17 @@ fn a_server_name_is_found_wherever_the_message_is_divided() {
 }
 
 #[test]
+fn a_client_of_tls_that_names_no_server_has_a_label_too() {
+    let mut bytes = hello("", 0);
+    // Padding in place of the name.
+    let at = bytes.len() - 9;
+    bytes[at..at + 2].copy_from_slice(&[0, 21]);
+    let label = Labels::default().take(&segment(&bytes, 1));
+    assert_eq!(label.as_deref(), Some("TLS ?"));
+    assert!(label.is_some_and(|label| asks_for_tls(&label)));
+}
+
+#[test]
 fn a_message_with_a_gap_or_without_an_end_has_no_label() {
     let bytes = hello("www.example.org", 2000);
     let (first, second) = bytes.split_at(1448);

@@ -12,6 +12,8 @@ const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
+/// What a client asks for that names no server, as one that was given an address.
+const NO_NAME: &[u8] = b"?";
 /// The length of version and random number at the beginning of a ClientHello.
 const FIXED: usize = 34;
 
@@ -26,7 +28,7 @@ pub(super) fn hello(bytes: &[u8]) -> Finding {
 /// The bytes have ended before what was to be read.
 struct End;
 
-/// Returns the name; `None` if there is none, or the bytes are not a ClientHello.
+/// Returns the name, or [`NO_NAME`] if there is none; `None` if it is not one, or the bytes are not a ClientHello.
 fn record(bytes: &[u8]) -> Result<Option<&[u8]>, End> {
     let mut rest = bytes;
     let [content, major, _minor] = *take(&mut rest, 3)? else { return Err(End) };
@@ -60,7 +62,7 @@ fn record(bytes: &[u8]) -> Result<Option<&[u8]>, End> {
         take(&mut rest, length)?;
         left = left.saturating_sub(4 + length);
     }
-    Ok(None)
+    Ok(Some(NO_NAME))
 }
 
 fn is_name(name: &[u8]) -> bool {

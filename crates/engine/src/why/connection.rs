@@ -10,8 +10,8 @@ use super::{
     cause::stalled_peer::MIN_STALL_NS,
     figures::{ByLength, ConnectionFigures, Silences, Sums},
     poll::{
-        CLOSE_WAIT, has_acknowledged, is_before_it_began, is_corked, is_held_back, is_stuck, last_of_both, round_trip,
-        unacknowledged, unread, written,
+        CLOSE_WAIT, arrived, has_acknowledged, is_before_it_began, is_corked, is_held_back, is_stuck, last_of_both,
+        round_trip, unacknowledged, unread, written,
     },
 };
 use crate::{
@@ -195,7 +195,12 @@ impl Connection {
         self.follow_burst(now);
         let more =
             |of: fn(&Reading) -> Option<u64>| of(now).zip(of(&self.last)).map_or(0, |(b, a)| b.saturating_sub(a));
-        let (written, received) = (more(written), more(|reading| reading.info.bytes_received));
+        // The end of a client's data asks for nothing: a request goes on to wait. That of a server's data ends the wait.
+        let received = match self.figures.role {
+            Role::Client => more(|reading| reading.info.bytes_received),
+            Role::Server => more(arrived),
+        };
+        let written = more(written);
         let (wrote, got) = (written > 0, received > 0);
         let answered_ns = self.answered_ns(now, wrote, got);
         let has_read = unread(now) < unread(&self.last);
@@ -260,7 +265,10 @@ impl Connection {
             None => server_bytes == Some(0) && !self.goes_on,
         };
         if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
+            let waits = |sums: &Sums| sums.service.count + sums.answer.count;
+            let before = waits(&self.figures.sums);
             self.break_silence(client.other());
+            self.figures.sums.ended += waits(&self.figures.sums) - before;
         }
     }
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, Requests, Role,
-    Silences, Sums, UdpPackets, Worst,
+    Connection, CountKind, Datagrams, Group, Key, Layers, Longest, Names, Part, PathFigures, Process, Quota, Requests,
+    Role, Silences, Sums, UdpPackets, Worst,
     cause::LONG_NS,
     connection::between::resolution_ns,
     figures::{ConnectionFigures, scaled},
@@ -77,6 +77,11 @@ pub struct Evidence {
     /// Attempts to open connections that failed in the network namespaces of the target, whoever made them: they were
     /// refused, or given up by the kernel. `None` if it is not known.
     pub failed_attempts: Option<u64>,
+    /// Connections that were open and were reset in the network namespaces of the target, whoever had them and whichever end reset
+    /// them. `None` if it is not known.
+    pub established_resets: Option<u64>,
+    /// Live connections that were found only after the first answer in TLS's handshake, so that how long that took is not known.
+    pub missed_handshakes: u64,
     /// From questions to name servers until their answers, or until now.
     pub names: Silences,
     /// Whether a service asks them whose connections are the target, so that they count as part of its requests alone.
@@ -97,6 +102,8 @@ pub struct Evidence {
     pub receive_buffer: Sum,
     /// The process that has the connections.
     pub process: Option<Process>,
+    /// The limit of the processor time of its cgroup, or of one above that. `None` if it has none, or it is not known.
+    pub quota: Option<Quota>,
     /// The layers of this host.
     pub layers: Option<Layers>,
     /// The target's sockets of UDP, if it has any.
@@ -270,6 +277,7 @@ impl Evidence {
         }
         self.sums.plus(&other.sums, weight);
         self.paused_ns += other.paused_ns * weight;
+        self.missed_handshakes += other.missed_handshakes;
         for (own, more) in [
             (&mut self.first_polls, other.first_polls),
             (&mut self.answer_segments, other.answer_segments),
@@ -445,9 +453,11 @@ impl Evidence {
         if is_little { 0.0 } else { self.sums.times.share(Part::Unexplained) }
     }
 
-    /// Returns the share of sent segments that were sent again; `None` if none was sent.
+    /// Returns the share of sent segments that were sent again, up to 1; `None` if none was sent. Those that were first sent before
+    /// the look may be sent again more often than others are sent.
     pub fn loss(&self) -> Option<f64> {
-        (self.sums.segments_sent > 0).then(|| self.sums.segments_sent_again as f64 / self.sums.segments_sent as f64)
+        let share = self.sums.segments_sent_again as f64 / self.sums.segments_sent as f64;
+        (self.sums.segments_sent > 0).then(|| share.min(1.0))
     }
 
     /// Returns the share of segments sent again that the peer had already; `None` if none was sent again.

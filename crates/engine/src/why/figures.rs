@@ -72,7 +72,14 @@ impl Silences {
 
     /// Returns this as if each silence had occurred `weight` times.
     pub(super) fn times(&self, weight: f64) -> Silences {
-        Silences { count: scaled(self.count, weight), sum_ns: scaled(self.sum_ns, weight), longest_ns: self.longest_ns }
+        let (count, sum_ns) = (scaled(self.count, weight), scaled(self.sum_ns, weight));
+        Silences { count, sum_ns, longest_ns: self.longest_ns }.at_most_the_longest()
+    }
+
+    /// Returns these with as many more as it takes for their mean to be no longer than the longest of them: where parts of silences,
+    /// or of their number, were added.
+    pub(super) fn at_most_the_longest(self) -> Silences {
+        Silences { count: self.count.max(self.sum_ns.div_ceil(self.longest_ns.max(1))), ..self }
     }
 
     /// Takes others out; the longest stays.
@@ -146,6 +153,16 @@ pub struct Process {
     pub look_interval_ns: f64,
 }
 
+/// A limit of the processor time of a cgroup.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Quota {
+    /// The share of the periods in which something in the cgroup ran while dwell looked in which all that is allowed was used up, so
+    /// that nothing ran for the rest of the period. From 0 to 1.
+    pub throttled: f64,
+    /// The file that sets the limit.
+    pub limit: String,
+}
+
 /// How long bytes spent in layers of this host; means. `None` where none was stamped.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Layers {
@@ -216,6 +233,9 @@ pub struct Sums {
     pub unread: Silences,
     /// The number of waits in `service` that may have been the client's: it may have sent the rest of its request just before the answer.
     pub doubtful: u64,
+    /// The number of waits in `service` and `answer` that ended with their connection, so that nothing shows whether there was an
+    /// answer. 0 for a capture.
+    pub ended: u64,
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
     /// Between two writes of one transfer.
@@ -262,9 +282,12 @@ impl Sums {
         ] {
             *own += more * weight;
         }
-        for (own, more) in
-            [(&mut self.polls, other.polls), (&mut self.doubtful, other.doubtful), (&mut self.went_on, other.went_on)]
-        {
+        for (own, more) in [
+            (&mut self.polls, other.polls),
+            (&mut self.doubtful, other.doubtful),
+            (&mut self.went_on, other.went_on),
+            (&mut self.ended, other.ended),
+        ] {
             *own += scaled(more, weight);
         }
         for (own, more) in [

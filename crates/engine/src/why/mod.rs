@@ -29,7 +29,7 @@ pub use cause::Cause;
 pub use common::{Common, Shared};
 pub use connection::Connection;
 pub use evidence::{Evidence, Source, Target, UnopenedConnections, Unseen};
-pub use figures::{ByLength, Datagrams, Layers, Process, RoundTrip, Silences, Sums};
+pub use figures::{ByLength, Datagrams, Layers, Process, Quota, RoundTrip, Silences, Sums};
 pub use groups::{CountKind, Group, Key};
 pub use names::Names;
 pub use part::{Part, Times};

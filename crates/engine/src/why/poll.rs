@@ -10,6 +10,8 @@ use crate::socket::{Reading, TcpInfo};
 
 /// The state in which the peer has closed its side.
 pub(super) const CLOSE_WAIT: u8 = 8;
+/// Both sides have been closed, the peer's first (LAST_ACK), or this one (CLOSING).
+const BOTH_CLOSED: [u8; 2] = [9, 11];
 
 /// Whether less than a segment waits although both windows have room: TCP holds it back until what is in flight is
 /// acknowledged (Nagle's algorithm).
@@ -54,6 +56,13 @@ pub(super) fn is_before_it_began(reading: &Reading) -> bool {
 /// The bytes that have arrived and were not read. The kernel counts the end of the peer's data (FIN) as one more.
 pub(super) fn unread(reading: &Reading) -> u64 {
     reading.readable.unwrap_or(0).saturating_sub(u64::from(reading.info.state == CLOSE_WAIT))
+}
+
+/// The bytes that have arrived. The kernel counts the end of the peer's data (FIN) as one more.
+pub(super) fn arrived(reading: &Reading) -> Option<u64> {
+    let state = reading.info.state;
+    let has_ended = state == CLOSE_WAIT || BOTH_CLOSED.contains(&state);
+    Some(reading.info.bytes_received?.saturating_sub(has_ended.into()))
 }
 
 /// The bytes that the application has written, up to a constant.

@@ -33,6 +33,12 @@ impl Requests {
         all
     }
 
+    /// Whether several may be under way on a connection at the same time: those of gRPC and of HTTP/2, as far as their labels tell
+    /// these from others.
+    pub(super) fn may_be_parallel(&self) -> bool {
+        self.by_label.keys().any(|label| label.starts_with("gRPC ") || label.starts_with("HTTP/2 "))
+    }
+
     /// Returns the number of requests that found no room.
     pub fn omitted(&self) -> u64 {
         self.omitted

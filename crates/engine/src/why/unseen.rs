@@ -9,6 +9,15 @@ use crate::measure::Endpoint;
 /// By how much round trips of small messages vary on a path whose queues are empty.
 const QUIET_VARIATION: f64 = 0.25;
 
+/// Fewer connections are polled as often as a single one.
+const FEW: u64 = 64;
+
+/// Packets have exact times, and all connections.
+fn capture(evidence: &Evidence) -> String {
+    let port = evidence.target.port.map_or_else(String::new, |port| format!(" port {port}"));
+    format!("capture the packets: `sudo tcpdump -i any -s 128 -w FILE tcp{port}`, and `dwell why -r FILE`")
+}
+
 /// Why there is not enough for a verdict.
 pub(super) fn missing(evidence: &Evidence) -> Unseen {
     let unexplained = evidence.unexplained();
@@ -38,7 +47,10 @@ pub(super) fn missing(evidence: &Evidence) -> Unseen {
         },
         Source::Sockets if unexplained >= MIN_SHARE => Unseen {
             what: "most of the time is unexplained: the connections change faster than they are polled".into(),
-            remedy: "name fewer of them, as by HOST:PORT".into(),
+            remedy: match evidence.connections {
+                FEW.. => format!("name fewer of them, as by HOST:PORT, or {}", capture(evidence)),
+                _ => capture(evidence),
+            },
         },
         Source::Sockets => Unseen {
             what: "connections that end before they are polled, and more of a short look".into(),
@@ -59,6 +71,63 @@ pub(super) fn short_waits((what, apart_ns): (&str, f64)) -> Unseen {
     Unseen {
         what: format!("whether shorter waits add up: {what} were {:.0} ms apart", apart_ns / 1e6),
         remedy: "capture the packets, whose times are exact, and run `dwell why -r FILE`".into(),
+    }
+}
+
+/// Only the peer knows whether it waited for room.
+pub(super) fn room(evidence: &Evidence) -> Unseen {
+    let port = port_number(evidence);
+    Unseen {
+        what: "whether the peer waited for room: a small receive buffer is full again as soon as it was read".into(),
+        remedy: format!(
+            "`ss -tmin sport = :{port} or dport = :{port}` shows the receive buffer as rb, and `dwell why :{port}` at the \
+             peer's host whether its window was the limit"
+        ),
+    }
+}
+
+/// The timeouts of the peer look like its work.
+pub(super) fn lost_answers(evidence: &Evidence) -> Unseen {
+    let port = port_number(evidence);
+    Unseen {
+        what: "whether answers were lost on the way, as packets of this host were: the peer sends them again after a \
+               timeout, and they come as late as if it had worked on them"
+            .into(),
+        remedy: format!("run `dwell why :{port}` at the peer's host, whose kernel counts what it sends again"),
+    }
+}
+
+/// Waits of requests that overlap.
+pub(super) fn at_once() -> Unseen {
+    Unseen {
+        what: "how long each request waited: several were under way on a connection at the same time, as with HTTP/2, \
+               which are not told apart"
+            .into(),
+        remedy:
+            "ask the program for the times of its requests, or capture them unencrypted, and run `dwell why -r FILE`"
+                .into(),
+    }
+}
+
+/// Whether requests were answered that ended with their connection.
+pub(super) fn resets(evidence: &Evidence, resets: u64) -> Unseen {
+    Unseen {
+        what: format!(
+            "whether these requests were answered: {resets} connections were reset in this network namespace meanwhile"
+        ),
+        remedy: capture(evidence),
+    }
+}
+
+/// Handshakes that were over when connections were found.
+pub(super) fn handshakes(evidence: &Evidence) -> Unseen {
+    let port = evidence.target.port.map_or_else(String::new, |port| format!(" port {port}"));
+    Unseen {
+        what: format!(
+            "how long TLS's handshake took on {} connections: it was under way or over when they were found",
+            evidence.missed_handshakes
+        ),
+        remedy: format!("capture it: `sudo tcpdump -i any -s 512 -w FILE tcp{port}`, and `dwell why -r FILE`"),
     }
 }
 

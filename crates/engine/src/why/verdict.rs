@@ -9,7 +9,10 @@ use self::{
 };
 use super::{
     Cause, Common, Evidence, Part, Source, Target, Unseen, Worst,
-    cause::{Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, peer, reaches_by_polls, service, stalled_peer},
+    cause::{
+        Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, at_once, is_stopped, peer, reaches_by_polls, resets, service, set_up,
+        stalled_peer,
+    },
     unseen,
 };
 
@@ -232,6 +235,22 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
         Cause::SlowService if service::may_take_its_time(evidence) => verdict.unseen.insert(0, unseen::purpose(false)),
         _ => {}
     }
+    let waits = match cause {
+        Cause::SlowAnswer => Some(&evidence.sums.answer),
+        Cause::SlowService => Some(&evidence.sums.service),
+        _ => None,
+    };
+    let is_lossy = cause == Cause::SlowAnswer && peer::may_be_lost(evidence);
+    let misses_handshakes = waits.is_some() && set_up::misses_handshakes(evidence);
+    let reset = waits.and_then(|waits| resets::instead_of_answers(evidence, waits));
+    let overlaps = waits.is_some() && at_once::may_be(evidence);
+    let open = [
+        is_lossy.then(|| unseen::lost_answers(evidence)),
+        misses_handshakes.then(|| unseen::handshakes(evidence)),
+        reset.map(|count| unseen::resets(evidence, count)),
+        overlaps.then(unseen::at_once),
+    ];
+    verdict.unseen.splice(0..0, open.into_iter().flatten());
     verdict.certainty = Some(certainty(verdict, is_contradicted));
     verdict.sentence = match (evidence.source, cause, evidence.dead_server()) {
         (Source::Stamps, Cause::Distance, _) => {
@@ -240,6 +259,23 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
         (_, Cause::SlowSetUp, Some(unopened)) => silence(unopened),
         (_, Cause::StalledPeer, _) if stalled_peer::is_stuck(evidence) => format!(
             "Data cannot leave this host: it waited {:.0} % of the time with nothing in flight, and the peer had room for it.",
+            best.share * 100.0
+        ),
+        (_, Cause::SlowReader | Cause::SlowService | Cause::SlowApplication, _) if is_stopped(evidence) => format!(
+            "The local program was stopped, as by a signal or a debugger: connections waited for it {:.0} % of the time.",
+            best.share * 100.0
+        ),
+        _ if is_lossy => format!(
+            "The peer takes long to answer, or packets are lost on the path: answers were due {:.0} % of the time.",
+            best.share * 100.0
+        ),
+        (_, Cause::SlowAnswer, _) if reset.is_some() => format!(
+            "The peer takes long to answer, or resets connections instead: answers were due {:.0} % of the time.",
+            best.share * 100.0
+        ),
+        (_, Cause::SlowService, _) if reset.is_some() => format!(
+            "The service on this host takes long to answer, or resets connections instead: requests waited for it {:.0} % \
+             of the time.",
             best.share * 100.0
         ),
         _ if is_arrival_hidden => format!(
@@ -258,9 +294,12 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
         verdict.sentence = format!("Seen from {end}: {}", verdict.sentence);
     }
     verdict.remedies = cause.remedies(evidence);
+    if misses_handshakes {
+        verdict.remedies.splice(0..0, set_up::keep_open(evidence));
+    }
     for other in &verdict.ranked[1..] {
         let best = other.cause.remedies(&evidence.about(other.cause.parts())).into_iter().next();
-        verdict.remedies.extend(best.filter(|best| !verdict.remedies.contains(best)));
+        verdict.remedies.extend(best.filter(|best| verdict.remedies.iter().all(|it| it.command != best.command)));
     }
     if let Some(pid) = evidence.target.namespace_of {
         let command = format!("sudo nsenter -t {pid} -n");
@@ -275,7 +314,13 @@ fn is_rare(evidence: &Evidence, cause: Cause) -> bool {
     const RARE: f64 = 0.05;
     let spent_ns = evidence.sums.times.total();
     let idle_ns = evidence.sums.idle_ns - evidence.sums.left_open_ns;
-    matches!(cause, Cause::Distance | Cause::SlowApplication) && spent_ns < (spent_ns + idle_ns) * RARE
+    let may_be_meant = match cause {
+        Cause::Distance | Cause::SlowApplication => true,
+        // One that is stopped reads nothing, however little there is.
+        Cause::SlowReader => !is_stopped(evidence),
+        _ => false,
+    };
+    may_be_meant && spent_ns < (spent_ns + idle_ns) * RARE
 }
 
 /// Says that nothing is slow, as far as that was seen.
@@ -326,6 +371,27 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.unseen.insert(0, unseen::window(evidence));
         verdict.remedies = Cause::SendBacklog.remedies(evidence);
     }
+    if set_up::misses_handshakes(evidence) {
+        verdict.certainty = verdict.certainty.min(Some(Certainty::Likely));
+        verdict.unseen.insert(0, unseen::handshakes(evidence));
+    }
+    if at_once::may_be(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence =
+            "No wait is long enough to count, but several requests were under way on a connection at the same time: some \
+             may have waited longer."
+                .into();
+        verdict.unseen.insert(0, unseen::at_once());
+    }
+    if let Some(share) = unread_share(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "No wait to be read is long, but bytes waited to be read {:.0} % of the time, in which the peer may have had \
+             no room to send more.",
+            share * 100.0
+        );
+        verdict.unseen.insert(0, unseen::room(&evidence.about(&[Part::Reader])));
+    }
     if evidence.sums.times.share(Part::PeerPause) >= MIN_SHARE {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = match evidence.source {
@@ -337,6 +403,14 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         .into();
         verdict.unseen.insert(0, unseen::sender(&evidence.about(&[Part::PeerPause])));
     }
+}
+
+/// The share of the time in which bytes waited to be read, if that is much, also of the look.
+fn unread_share(evidence: &Evidence) -> Option<f64> {
+    const MUCH: f64 = 0.1;
+    let share = evidence.sums.times.share(Part::Reader);
+    let is_much = evidence.sums.times.get(Part::Reader) >= evidence.observed_ns as f64 * MUCH;
+    (evidence.source == Source::Sockets && share >= MIN_SHARE && is_much).then_some(share)
 }
 
 /// Returns the causes that hold of the time that the first one leaves, the one that explains most first: what would be next

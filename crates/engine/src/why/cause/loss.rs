@@ -4,7 +4,7 @@ use super::{super::Part, reordering::is_overtaking, *};
 
 /// The share of segments that are sent again, from which losses decide how fast TCP sends: with 1 % it has about 12
 /// segments in flight (Mathis et al., 1997).
-const MIN_LOSS: f64 = 0.008;
+pub(super) const MIN_LOSS: f64 = 0.008;
 /// Where queues make up this share of transfers, losses are their overflow.
 const MAX_QUEUE: f64 = 0.5;
 

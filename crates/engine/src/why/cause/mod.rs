@@ -1,6 +1,7 @@
 //! The causes: each a file with what it means, which evidence speaks for and against it, and its remedies.
 
 mod application;
+pub(super) mod at_once;
 mod backlog;
 mod datagrams;
 mod disk;
@@ -15,6 +16,7 @@ pub(super) mod peer;
 mod reader;
 mod receiver_window;
 mod reordering;
+pub(super) mod resets;
 mod send_buffer;
 pub(super) mod service;
 pub(super) mod set_up;
@@ -25,7 +27,7 @@ mod timeout;
 
 use std::net::IpAddr;
 
-use super::{Evidence, Fact, Group, Part, Process, Remedy, Role, Silences, Source, Times, Value};
+use super::{Evidence, Fact, Group, Part, Process, Remedy, Role, Silences, Source, Sums, Times, Value};
 
 /// The share of the time in which somebody waited that a cause must explain.
 pub(super) const MIN_SHARE: f64 = 0.3;
@@ -507,8 +509,22 @@ fn slow_program(evidence: &Evidence, parts: &[Part], is_why: bool) -> Assessment
 const SOME: f64 = 0.2;
 
 /// Whether the process was stopped for a part of the time that matters.
-fn is_stopped(evidence: &Evidence) -> bool {
+pub(super) fn is_stopped(evidence: &Evidence) -> bool {
     evidence.process.is_some_and(|it| it.stopped >= SOME)
+}
+
+/// What to do about an application that is slow, where nothing is known of its process.
+fn unknown_process(evidence: &Evidence) -> Vec<Remedy> {
+    let port = port_number(evidence);
+    let command = format!("sudo ss -tnp sport = :{port} or dport = :{port}");
+    let command = evidence.target.seen_from.map_or(command.clone(), |end| at_host(Some(end), &command));
+    let effect = "names the process that has these connections: ask for it by its ID, which shows what it does";
+    let name = evidence.target.pid.is_none().then(|| remedy(command, effect));
+    let calls = remedy(
+        format!("sudo strace -f -c -w -p {}", pid(evidence)),
+        "what the process did is not known: shows in which calls it waits (Ctrl-C ends it)",
+    );
+    name.into_iter().chain([calls]).collect()
 }
 
 /// What to do about an application that is slow, by what it did meanwhile: it computed, waited for a processor or a disk,
@@ -516,7 +532,9 @@ fn is_stopped(evidence: &Evidence) -> bool {
 fn application_remedies(evidence: &Evidence) -> Vec<Remedy> {
     const MUCH: f64 = 0.5;
     let pid = pid(evidence);
-    let process = evidence.process.unwrap_or_default();
+    let Some(process) = evidence.process else {
+        return unknown_process(evidence);
+    };
     if is_stopped(evidence) {
         return vec![
             remedy(format!("kill -CONT {pid}"), "it is stopped, as by SIGSTOP or Ctrl-Z: lets it go on"),

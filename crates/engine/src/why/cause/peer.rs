@@ -28,6 +28,10 @@ fn assess(evidence: &Evidence) -> Assessment {
     let turns = Turns::awaited(evidence);
     facts.extend(turns.over_all(evidence));
     facts.extend(both_ways(evidence, &evidence.sums.answer));
+    facts.extend(resets::facts(evidence, &evidence.sums.answer));
+    facts.extend(set_up::missed_handshakes(evidence));
+    let lost = "segments of requests sent again: answers may be lost as well";
+    facts.extend(may_be_lost(evidence).then(|| unless(true, share(lost, evidence.loss(), "tcp_info total_retrans"))));
     let is_short = turns.are_shorter(evidence, MIN_ANSWER_NS);
     // The kernel's round trips are as long as they are, however far apart polls are; but these find those that are long.
     let requests = evidence.asked_segments.min(evidence.awaited_segments) as f64;
@@ -44,6 +48,20 @@ fn assess(evidence: &Evidence) -> Assessment {
 pub fn is_arrival_hidden(evidence: &Evidence) -> bool {
     matches!(evidence.source, Source::Sockets | Source::Capture)
         && (evidence.sums.answer.sum_ns as f64) * 2.0 < evidence.sums.times.get(Part::Answer)
+}
+
+/// Whether answers may be lost on the way: what this host sends is. The peer sends them again after a timeout, and a client cannot
+/// tell that from an answer that is late.
+pub fn may_be_lost(evidence: &Evidence) -> bool {
+    /// A few losses are anybody's.
+    const FEW: u64 = 3;
+    /// From this share of the time on, repairs are what to look at.
+    const REPAIRED: f64 = 0.1;
+    /// What the peer had already was not lost.
+    const NEEDLESS: f64 = 0.5;
+    let is_lost = evidence.sums.segments_sent_again >= FEW && evidence.needless().is_none_or(|share| share < NEEDLESS);
+    let is_repaired = evidence.sums.times.share_of(&[Part::Timeout, Part::Loss]) >= REPAIRED;
+    evidence.source != Source::Stamps && is_lost && (is_repaired || reaches(evidence.loss(), loss::MIN_LOSS))
 }
 
 /// Whether the peer may take its time on purpose: its answers take long, and this host serves too few requests for these to be

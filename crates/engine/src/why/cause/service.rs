@@ -58,6 +58,8 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.sums.service));
     facts.extend(in_pieces(evidence));
+    facts.extend(resets::facts(evidence, &evidence.sums.service));
+    facts.extend(set_up::missed_handshakes(evidence));
     facts.extend(evidence.brief_upstream().map(|asked| {
         let what = "connections to others that were found; more were over before a search";
         unless(true, fact(what, Some(Value::Count(asked.connections)), "sock_diag"))

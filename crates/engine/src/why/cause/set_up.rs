@@ -81,6 +81,18 @@ pub fn unanswered(evidence: &Evidence) -> Vec<Fact> {
     ]
 }
 
+/// Whether most connections were found only when TLS's handshake had been answered, which is then not counted.
+pub fn misses_handshakes(evidence: &Evidence) -> bool {
+    evidence.missed_handshakes > 0 && evidence.missed_handshakes * 2 >= evidence.connections
+}
+
+/// The fact that they were, which speaks against any other cause.
+pub(super) fn missed_handshakes(evidence: &Evidence) -> Option<Fact> {
+    let what = "connections found only after the first answer in TLS's handshake, which is not counted";
+    let missed = Some(Value::Count(evidence.missed_handshakes));
+    misses_handshakes(evidence).then(|| unless(true, fact(what, missed, "sock_diag, labels")))
+}
+
 /// The time between two searches.
 fn searches_apart(evidence: &Evidence) -> Option<Fact> {
     interval("time between two searches for connections", evidence.search_interval_ns, "sock_diag")
@@ -110,9 +122,9 @@ pub(super) fn full_queue(evidence: &Evidence) -> Remedy {
 }
 
 /// What saves the round trips of handshakes, at the client that opens them.
-pub(super) fn keep_open(evidence: &Evidence) -> Option<Remedy> {
+pub fn keep_open(evidence: &Evidence) -> Option<Remedy> {
     let (peer, port) = (peer_in_brackets(evidence), port_number(evidence));
-    let is_secured = evidence.sums.secured.count > 0 || evidence.target.port == Some(443);
+    let is_secured = evidence.sums.secured.count + evidence.missed_handshakes > 0 || evidence.target.port == Some(443);
     let scheme = if is_secured { "https" } else { "http" };
     (evidence.target.role != Some(Role::Server)).then(|| {
         remedy(

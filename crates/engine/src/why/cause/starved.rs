@@ -26,20 +26,28 @@ fn assess(evidence: &Evidence) -> Assessment {
     let what = "that, of the time in which somebody waited for the program";
     let fact = share(what, of_awaited, "/proc/PID/task/*/schedstat, polls");
     assessment.facts.push(unless(of_awaited < Some(MOST), fact));
+    let what = "periods in which its cgroup used up the processor time that is allowed";
+    assessment.facts.extend(evidence.quota.as_ref().map(|it| share(what, Some(it.throttled), "cpu.stat nr_throttled")));
     assessment
 }
 
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let pid = pid(evidence);
-    vec![
+    // Where nothing is held up, it is the neighbours.
+    let quota = evidence.quota.as_ref().filter(|it| it.throttled >= SOME);
+    let allow = quota.map(|it| {
+        remedy(
+            format!("cat {}", it.limit),
+            "shows the limit of processor time that keeps the program from running, in microseconds: allow more, as with \
+             systemd's CPUQuota= or a container's --cpus",
+        )
+    });
+    let others = [
         remedy(
             "top -b -n 1 | head -n 20".to_owned(),
             "shows who uses the processors: move that away, or the program to another host",
         ),
         remedy(format!("sudo renice -n -5 -p {pid}"), "gives the program precedence"),
-        remedy(
-            format!("cat /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cpu.max"),
-            "shows whether a limit keeps the program from running: QUOTA and PERIOD in microseconds, or max",
-        ),
-    ]
+    ];
+    allow.into_iter().chain(others).collect()
 }

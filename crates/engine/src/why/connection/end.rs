@@ -1,7 +1,8 @@
 //! What the polls of a connection come to, and what its last silence was.
 
 use super::{
-    CLOSE_WAIT, Connection, ConnectionFigures, FEW_ROUND_TRIPS, LONGEST_REQUEST, Part, Role, Side, Sums, TcpInfo, Times,
+    CLOSE_WAIT, Connection, ConnectionFigures, FEW_ROUND_TRIPS, LONGEST_REQUEST, Part, Role, Side, Silences, Sums,
+    TcpInfo, Times, arrived,
 };
 
 impl Connection {
@@ -79,7 +80,7 @@ impl Connection {
     pub(super) fn has_asked(&self) -> bool {
         match self.figures.role {
             Role::Client => self.last.info.bytes_acked > Some(1),
-            Role::Server => self.last.info.bytes_received > Some(0),
+            Role::Server => arrived(&self.last) > Some(0),
         }
     }
 
@@ -99,7 +100,8 @@ impl Connection {
     }
 
     /// Attributes the silence at the end to who is to speak next, if the sides have taken turns before. It adds to the length
-    /// of waits and not to their number: the first of a look may have been cut, too, and has been counted. What is far shorter
+    /// of waits and not to their number, unless their mean were longer than the longest: the first of a look may have been cut, too, and has
+    /// been counted. What is far shorter
     /// than any request that was answered is none, such as the last frame of an idle connection of HTTP/2.
     fn end_silence(&mut self) {
         let is_asked = self.is_asked();
@@ -125,7 +127,12 @@ impl Connection {
                 }
             }
         }
-        (self.figures.sums.service.count, self.figures.sums.answer.count) = (served, answered);
+        let Sums { service, answer, .. } = &mut self.figures.sums;
+        // What was cut at either end is one, unless there is more than that of it.
+        (*service, *answer) = (
+            Silences { count: served, ..*service }.at_most_the_longest(),
+            Silences { count: answered, ..*answer }.at_most_the_longest(),
+        );
         self.figures.answers.count_as(&answers);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// A connection that is polled each `apart_ms`, which may vary. The client thinks, and asks; the server answers after `answer_ms`, by so many
 /// segments; a round trip takes 1 ms. Times of the last data have the kernel's tick of 4 ms.
-fn polled(
+pub(super) fn polled(
     role: Role,
     mut apart_ms: impl FnMut() -> u64,
     (answer_ms, segments): (u64, u32),

@@ -7,6 +7,7 @@ mod ended;
 mod far;
 mod stuck;
 mod turns;
+mod unsure;
 
 use super::*;
 use crate::socket::{Reading, Sum, TcpInfo};

@@ -89,6 +89,8 @@ pub(super) struct Followed {
     pub(super) by_chance: Option<(u64, u64)>,
     /// The same of any other one, of searches for connections, if it has just begun.
     begun: Option<(u64, u64)>,
+    /// Whether it has just begun, and the first answer had passed when it was found.
+    pub(super) was_answered: bool,
 }
 
 /// A connection on which no byte has moved for this long leaves the panel.
@@ -343,6 +345,8 @@ impl Connections {
         };
         let sent_ns = now.time_ns.saturating_sub(u64::from(now.info.last_data_sent_ms) * 1_000_000);
         let by_chance = missing_ns.filter(|_| is_upstream).map(|_| (sent_ns, searched_ns - before_ns));
+        let answered = if role == Role::Client { now.info.bytes_received } else { now.info.bytes_sent };
+        let was_answered = dumped_ns.is_some() && answered > Some(0);
         let begun = dumped_ns.map(|dumped_ns| (sent_ns, now.time_ns.saturating_sub(dumped_ns)));
         connection.set_ends(ends);
         let other = self.by_ends.get(&Ends { src: ends.dst, dst: ends.src });
@@ -375,6 +379,7 @@ impl Connections {
             moved_ns,
             by_chance,
             begun,
+            was_answered,
         };
         self.followed.insert(cookie, followed);
     }
@@ -457,9 +462,11 @@ impl Connections {
         // What is still being opened has taken at least the time until now.
         self.end_opening(target, tally, monotonic_ns(), &HashSet::new());
         self.by_ends.clear();
-        self.followed.drain().for_each(|(_, mut followed)| tally.add(&mut followed));
+        let requests = &self.requests;
+        self.followed.drain().for_each(|(_, mut followed)| tally.add(&mut followed, requests));
         if let Some(failed) = self.attempts.failed() {
-            *tally.evidence.failed_attempts.get_or_insert(0) += failed;
+            *tally.evidence.failed_attempts.get_or_insert(0) += failed.attempts;
+            *tally.evidence.established_resets.get_or_insert(0) += failed.resets;
         }
         mem::take(&mut self.omitted).len() as u64 + self.omitted_before
     }
@@ -469,7 +476,7 @@ impl Connections {
         for (_, mut followed) in self.followed.extract_if(|cookie, followed| has_ended(cookie, followed)) {
             self.by_ends.remove(&followed.ends);
             followed.end();
-            tally.add(&mut followed);
+            tally.add(&mut followed, &self.requests);
         }
     }
 }

@@ -5,6 +5,7 @@ mod attempts;
 mod connections;
 mod datagrams;
 mod elsewhere;
+mod quota;
 mod tally;
 mod unseen;
 
@@ -28,6 +29,7 @@ pub use self::elsewhere::{Elsewhere, OtherNamespace};
 use self::{
     connections::Connections,
     datagrams::Datagrams,
+    quota::Quotas,
     tally::Tally,
     unseen::{too_many, unseen},
 };
@@ -154,6 +156,8 @@ struct Wanted {
     /// By the inode of the socket, which is one of the whole host.
     owners: HashMap<u32, Owner>,
     tasks: BTreeMap<u32, Tasks>,
+    /// What limits their processor time.
+    quotas: BTreeMap<u32, Quotas>,
     /// Names of the processes that are watched.
     names: BTreeMap<u32, EndNames>,
     pods: Pods,
@@ -165,6 +169,7 @@ impl Wanted {
     fn watch(&mut self, pid: u32) {
         if self.tasks.len() < MAX_PROCESSES && !self.tasks.contains_key(&pid) {
             self.tasks.insert(pid, Tasks::new(pid));
+            self.quotas.insert(pid, Quotas::of(pid));
             // It may be gone at the end.
             self.names.extend(process(pid, &mut self.pods).map(|names| (pid, names)));
         }
@@ -214,6 +219,7 @@ impl Survey {
                 processes,
                 owners: HashMap::new(),
                 tasks: BTreeMap::new(),
+                quotas: BTreeMap::new(),
                 names: BTreeMap::new(),
                 pods: Pods::default(),
                 serving: BTreeSet::new(),
@@ -445,6 +451,7 @@ impl Survey {
             tasks.look();
             tasks.figures()
         });
+        evidence.quota = owner.and_then(|pid| self.target.quotas.get(&pid)).and_then(Quotas::reached);
         let own = namespace::number_of("thread-self").ok();
         evidence.target.namespace_of =
             owner.filter(|pid| namespace::number_of(&pid.to_string()).ok().is_some_and(|there| Some(there) != own));

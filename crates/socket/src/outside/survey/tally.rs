@@ -34,18 +34,20 @@ impl Tally {
             CountKind::WithPeer => followed.role == Role::Server,
             CountKind::Upstream => false,
         };
-        let Some(ns) = answered_ns.filter(|_| counts) else {
+        let may_be_tls = followed.connection.may_have_opened_with_tls();
+        if !counts || answered_ns.is_none() && !may_be_tls {
             return;
-        };
+        }
         match requests.label(&followed.ends) {
             Some(label) => {
-                self.evidence.requests.add(&label, ns);
+                answered_ns.into_iter().for_each(|ns| self.evidence.requests.add(&label, ns));
+                // Also where the answer came too soon to tell when.
                 if asks_for_tls(&label) {
                     followed.connection.opened_with_tls();
                     followed.closely.iter_mut().for_each(Connection::opened_with_tls);
                 }
             }
-            None if !requests.is_complete() => {
+            None if answered_ns.is_some() && !requests.is_complete() => {
                 let connection = followed.closely.as_ref().unwrap_or(&followed.connection);
                 self.unread += u64::from(connection.may_have_opened_with_tls());
             }
@@ -53,8 +55,13 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, followed: &mut Followed) {
+    /// Adds what a connection has shown. One that was found too late for TLS's handshake is counted.
+    pub(super) fn add(&mut self, followed: &mut Followed, requests: &Requests) {
         let key = followed.group_key();
+        if followed.was_answered && followed.counted != CountKind::Upstream {
+            let opened = requests.label(&followed.ends).is_some_and(|label| asks_for_tls(&label));
+            self.evidence.missed_handshakes += u64::from(opened);
+        }
         self.evidence.add(&followed.connection, key, followed.counted);
         self.leave_panel(followed);
         if followed.by_chance.is_some() && !followed.was_in_panel {
