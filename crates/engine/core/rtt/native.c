@@ -117,17 +117,30 @@ static struct dwell_native_prepared *prepared_at(struct dwell_native *native, __
 	return (void *)(all + (number & (DWELL_NATIVE_AHEAD - 1)) * DWELL_NATIVE_PREPARED_BYTES);
 }
 
+static __always_inline void prefetch_stamp(struct dwell_native *native, const struct dwell_packet *packet, __u32 method,
+					   __u32 direction, __u32 position)
+{
+	__u32 index = dwell_stamp_index(packet, method, direction, position);
+
+	__builtin_prefetch(&native->stamps[(index & native->config.stamp_mask) / DWELL_STAMP_WAYS], 1);
+}
+
 /* Fetches the stamps that the packet may want. */
 static void prefetch_stamps(struct dwell_native *native, const struct dwell_packet *packet)
 {
-	__u32 direction = packet->direction & 1, mask = native->config.stamp_mask, own, other;
+	__u32 direction = packet->direction & 1, end = packet->seq + packet->payload_bytes;
 
-	if (!packet->rtt.has_ts)
+	if (packet->rtt.has_ts) {
+		prefetch_stamp(native, packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval);
+		prefetch_stamp(native, packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr);
+		if (!native->config.tcp_auto)
+			return;
+	}
+	if (packet->kind != DWELL_KIND_TCP)
 		return;
-	own = dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, direction, packet->rtt.tsval);
-	other = dwell_stamp_index(packet, DWELL_TCP_TIMESTAMP, !direction, packet->rtt.tsecr);
-	__builtin_prefetch(&native->stamps[(own & mask) / DWELL_STAMP_WAYS], 1);
-	__builtin_prefetch(&native->stamps[(other & mask) / DWELL_STAMP_WAYS], 1);
+	if (packet->payload_bytes)
+		prefetch_stamp(native, packet, DWELL_TCP_SEQ, direction, dwell_tcp_seq_position(end, 0));
+	prefetch_stamp(native, packet, DWELL_TCP_SEQ, !direction, dwell_tcp_seq_position(packet->ack, 0));
 }
 
 /* Fetches the state of the packet's flow, by its first bucket, where nearly all flows are. */

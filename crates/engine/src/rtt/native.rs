@@ -63,15 +63,9 @@ impl Tracker {
     /// How many packets may be prepared and not observed yet.
     pub const AHEAD: u64 = abi::DWELL_NATIVE_AHEAD as u64;
 
-    /// The number of flows up to which all of them are in the processor's cache, so that nothing need be fetched.
-    const CACHED_FLOWS: u32 = 64;
-
     /// Reads a packet before its turn and has its flow fetched, so that [`Tracker::observe_prepared`] need not wait for memory.
     /// `number` is above 0 and larger than those of packets before it. A packet may be prepared and never observed.
     pub fn prepare(&mut self, number: u64, packet: &Observation<'_>) {
-        if self.native.pool.fresh <= Self::CACHED_FLOWS {
-            return;
-        }
         // SAFETY: `data` is valid for its length; `prepared` has room for as many packets as the core keeps.
         unsafe {
             abi::dwell_native_prepare(
