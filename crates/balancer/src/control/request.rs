@@ -7,7 +7,7 @@ use dwell_probes::balancer::Verdict;
 use dwell_records::counted;
 use serde::Serialize;
 
-use super::{Balancer, Event, backend::RunningBackend, plan_for, vip::PriorState};
+use super::{Balancer, Event, plan_for, vip::PriorState};
 use crate::{
     api::{Answer, BackendName, Changes, FRAME_BYTES, PacketRoute, Request, from_hex, to_hex},
     config::{Backend, Config, ConfigError, Vip, check_weight},
@@ -217,17 +217,14 @@ impl Balancer {
         let run = vip.and_then(|vip| self.vips.get(vip));
         changed.warnings.extend(run.and_then(|run| {
             let name = &run.vip.name;
-            let mut wanted =
-                run.backends.iter().filter(|backend| !run.is_drained(backend) && backend.share.weight > 0.0);
-            let is_any_wanted = wanted.clone().next().is_some();
-            match (is_any_wanted, wanted.any(RunningBackend::is_usable)) {
-                (false, _) => {
+            match (run.table.entries().is_empty(), run.all_down) {
+                (true, _) => {
                     Some(format!("VIP '{name}' has no backend left that takes new connections: they are dropped"))
                 }
-                (true, false) => Some(format!(
+                (false, true) => Some(format!(
                     "VIP '{name}' has no healthy backend left: those that fail their checks get its new connections"
                 )),
-                (true, true) => None,
+                (false, false) => None,
             }
         }));
         changed
@@ -238,7 +235,7 @@ impl Balancer {
         let reason = self.unsaved.as_ref()?;
         Some(format!(
             "what was changed holds now, and the next start will not know it, as it cannot be saved: {reason}; it is tried again \
-             in each interval: make room there, and wait until `dwell lb status` does not say this any more"
+             in each interval: mend that, and wait until `dwell lb status` does not say this any more"
         ))
     }
 

@@ -26,7 +26,8 @@ const LEAST_AFAR: u64 = 50;
 const COMPARED: usize = 100;
 const TCP: u8 = 6;
 /// ICMP, UDP, and ICMPv6: whoever sends them again waits for longer than a copy takes. A tunnel may have a segment of TCP in it.
-const NEVER_SENT_AGAIN_SO_SOON: [u8; 3] = [1, 17, 58];
+const NEVER_SENT_AGAIN_SO_SOON: [u8; 3] = [1, UDP, 58];
+const UDP: u8 = 17;
 /// UDP ports of VXLAN and Geneve.
 const TUNNELS: [u16; 3] = [4789, 8472, 6081];
 const SYN: u8 = 2;
@@ -165,7 +166,7 @@ impl Identity {
         }
         alike.write(ip.get(from..compared)?);
         let is_tunnel = || word(header + 2).is_some_and(|port| TUNNELS.contains(&(port as u16)));
-        let is_plain = NEVER_SENT_AGAIN_SO_SOON.contains(&protocol) && !is_tunnel();
+        let is_plain = NEVER_SENT_AGAIN_SO_SOON.contains(&protocol) && !(protocol == UDP && is_tunnel());
         Some(Identity {
             packet: alike.finish(),
             frame: hash(&(&packet.data[..offset], ip.get(changed[0]))),

@@ -61,7 +61,7 @@ fn root_connections_of_a_cgroup_are_seen_in_other_namespaces_and_kept_short() {
     process.wait().unwrap();
     let ended = watching.interrupt();
     assert_eq!(ended.status, Some(0), "{ended}");
-    assert!(ended.stderr.contains("1 connections began"), "{ended}");
+    assert!(ended.stderr.contains("1 connection began"), "{ended}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The systemd units: systemd accepts them, the capabilities that they grant are sufficient, and systemd learns what it
 //! waits for.
 
-use std::{collections::BTreeSet, os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, io, os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
 use dwell_testbed::{
     Namespace,
@@ -117,7 +117,12 @@ impl Manager {
 
     fn next(&self) -> String {
         let mut bytes = [0; 100];
-        let length = self.socket.recv(&mut bytes).expect("a notification");
+        let length = loop {
+            match self.socket.recv(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => break received.expect("a notification"),
+            }
+        };
         String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     }
 

@@ -177,7 +177,8 @@ static __always_inline void dwell_count_open(void *embedder, __u32 real, __s64 b
 {
 	__s64 *open = dwell_open_at(embedder, real);
 
-	if (open)
+	/* what was taken out as a stray may end by itself later */
+	if (open && (by > 0 || *open > 0))
 		__sync_fetch_and_add(open, by);
 }
 

@@ -311,7 +311,7 @@ impl Intervals {
                 },
                 requests: real.requests * stands_for,
                 active: backend.active,
-                strays,
+                strays: strays * stands_for,
                 is_usable: backend.is_usable,
             };
             let result = result(&real.intervals, &overdue, stats);

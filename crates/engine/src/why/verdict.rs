@@ -262,7 +262,9 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
             best.share * 100.0
         ),
         (_, Cause::SlowReader | Cause::SlowService | Cause::SlowApplication, _) if is_stopped(evidence) => format!(
-            "The local program was stopped, as by a signal or a debugger: connections waited for it {:.0} % of the time.",
+            "The local program was stopped for {:.0} % of the time, as by a signal or a debugger: connections waited for it {:.0} % of \
+             the time.",
+            evidence.process.map_or(0.0, |it| it.stopped) * 100.0,
             best.share * 100.0
         ),
         _ if is_lossy => format!(
@@ -334,6 +336,23 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         verdict.sentence = "No TCP connection of the target was seen, and name servers answered soon.".into();
         verdict.unseen.extend(unseen::short_lived(evidence));
     }
+    if at_once::may_be(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence =
+            "No wait is long enough to count, but several requests were under way on a connection at the same time: some \
+             may have waited longer."
+                .into();
+        verdict.unseen.insert(0, unseen::at_once());
+    }
+    if let Some(share) = unread_share(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "No wait to be read is long, but bytes waited to be read {:.0} % of the time, in which the peer may have had \
+             no room to send more.",
+            share * 100.0
+        );
+        verdict.unseen.insert(0, unseen::room(&evidence.about(&[Part::Reader])));
+    }
     if sparse.is_some() || evidence.omitted > 0 {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = not_all_seen(evidence, sparse);
@@ -374,23 +393,6 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
     if set_up::misses_handshakes(evidence) {
         verdict.certainty = verdict.certainty.min(Some(Certainty::Likely));
         verdict.unseen.insert(0, unseen::handshakes(evidence));
-    }
-    if at_once::may_be(evidence) {
-        verdict.certainty = Some(Certainty::Possible);
-        verdict.sentence =
-            "No wait is long enough to count, but several requests were under way on a connection at the same time: some \
-             may have waited longer."
-                .into();
-        verdict.unseen.insert(0, unseen::at_once());
-    }
-    if let Some(share) = unread_share(evidence) {
-        verdict.certainty = Some(Certainty::Possible);
-        verdict.sentence = format!(
-            "No wait to be read is long, but bytes waited to be read {:.0} % of the time, in which the peer may have had \
-             no room to send more.",
-            share * 100.0
-        );
-        verdict.unseen.insert(0, unseen::room(&evidence.about(&[Part::Reader])));
     }
     if evidence.sums.times.share(Part::PeerPause) >= MIN_SHARE {
         verdict.certainty = Some(Certainty::Possible);

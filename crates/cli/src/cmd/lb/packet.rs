@@ -61,10 +61,10 @@ const MAX_FRAMES_BYTES: u64 = MAX_REQUEST_BYTES - 256;
 const HOP_LIMIT: u8 = 64;
 
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let frames = frames(args)?;
-    let mut client = Client::connect(&args.socket.path)?;
-    for batch in batches(frames) {
+    for batch in batches(frames(args)?) {
         let batch = batch?;
+        // A connection ends if it asks nothing for long, as while a pipe has no packets.
+        let mut client = Client::connect(&args.socket.path)?;
         let frames = batch.iter().map(|frame| to_hex(frame)).collect();
         let routes: Vec<PacketRoute> = client.request(&Request::Where { frames })?;
         let mut text = String::new();

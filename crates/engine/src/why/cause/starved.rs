@@ -31,13 +31,19 @@ fn assess(evidence: &Evidence) -> Assessment {
     assessment
 }
 
+/// A path as one word of a shell. A cgroup may have any name that its owner gives it.
+fn quoted(path: &str) -> String {
+    let is_plain = path.chars().all(|char| char.is_ascii_alphanumeric() || "/._@:,-".contains(char));
+    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
 fn remedies(evidence: &Evidence) -> Vec<Remedy> {
     let pid = pid(evidence);
     // Where nothing is held up, it is the neighbours.
     let quota = evidence.quota.as_ref().filter(|it| it.throttled >= SOME);
     let allow = quota.map(|it| {
         remedy(
-            format!("cat {}", it.limit),
+            format!("cat {}", quoted(&it.limit)),
             "shows the limit of processor time that keeps the program from running, in microseconds: allow more, as with \
              systemd's CPUQuota= or a container's --cpus",
         )

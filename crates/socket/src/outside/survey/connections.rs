@@ -49,7 +49,7 @@ pub(super) struct Connections {
     /// Cookies of connections of the target beyond the limit, and how many there were besides.
     omitted: HashSet<u64>,
     omitted_before: u64,
-    /// Local ports at which programs listen, with the socket of a listener.
+    /// Local ports at which programs listen, with the socket of the listener; 0 if there are several.
     listening: HashMap<u16, u32>,
     /// Local ports that the kernel gives to clients.
     given_to_clients: RangeInclusive<u16>,
@@ -206,7 +206,8 @@ impl Connections {
     pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
         self.listening.clear();
         self.diag.dump_listening(&mut |_, report| {
-            self.listening.entry(report.key.ends().src.port).or_insert(report.inode);
+            let listener = self.listening.entry(report.key.ends().src.port);
+            listener.and_modify(|inode| *inode = 0).or_insert(report.inode);
         })?;
         // A process may have been given a connection of another one.
         self.others.clear();

@@ -47,7 +47,8 @@ impl Quotas {
             let throttled = (now.throttled.saturating_sub(before.throttled) as f64 / all as f64).min(1.0);
             let limit =
                 ["cpu.max", "cpu.cfs_quota_us"].map(|name| folder.join(name)).into_iter().find(|it| it.exists())?;
-            Some(Quota { throttled, limit: limit.display().to_string() })
+            let limit = limit.to_str().filter(|path| !path.contains(char::is_control))?.to_owned();
+            Some(Quota { throttled, limit })
         });
         reached.max_by(|a, b| a.throttled.total_cmp(&b.throttled))
     }
