@@ -29,18 +29,23 @@ fn stalling_server() -> (String, Receiver<()>) {
     (address, told)
 }
 
-fn answer(mut stream: TcpStream, tell: &Sender<()>) -> Option<()> {
+/// Reads a request to a ClickHouse server, and returns the query in it. `None` if the connection fails.
+pub fn query(stream: &mut TcpStream) -> Option<String> {
     let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-    let query = loop {
+    loop {
         let read = stream.read(&mut buffer).ok()?;
         request.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&request);
         let Some((head, query)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
         if length == Some(query.len()) {
-            break query.to_owned();
+            return Some(query.to_owned());
         }
-    };
+    }
+}
+
+fn answer(mut stream: TcpStream, tell: &Sender<()>) -> Option<()> {
+    let query = query(&mut stream)?;
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
     if query.starts_with("SELECT count()") {
         let line = "1\t0\t3600000000000\n";
@@ -52,7 +57,7 @@ fn answer(mut stream: TcpStream, tell: &Sender<()>) -> Option<()> {
     write!(stream, "{head}5\r\n36000").ok()?;
     tell.send(()).ok()?;
     // Until the other end has closed.
-    stream.read(&mut buffer).ok().map(drop)
+    stream.read(&mut [0; 4096]).ok().map(drop)
 }
 
 fn report(address: &str, temporary: &std::path::Path, more: &[&str]) -> Process {

@@ -1,7 +1,7 @@
 //! `dwell why -r clickhouse://…`, where a test plays the server: it answers from the tables of a file, which has the same columns.
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::{TcpListener, TcpStream},
     path::PathBuf,
     thread,
@@ -11,6 +11,7 @@ use rusqlite::{Connection, types::ValueRef};
 
 use crate::{
     records::{objects, text},
+    report_server::query,
     support::dwell,
     why_store::{MS, QUICK, Stored, Times, path, translated},
 };
@@ -28,17 +29,7 @@ fn serve(file: PathBuf) -> String {
 }
 
 fn answer(mut stream: TcpStream, file: &Connection) {
-    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-    let query = loop {
-        let read = stream.read(&mut buffer).unwrap();
-        request.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&request);
-        let Some((head, query)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        if length == Some(query.len()) {
-            break query.to_owned();
-        }
-    };
+    let query = query(&mut stream).unwrap();
     let mut lines = Vec::new();
     // No view has the other tables with the names of their hosts.
     if !["FROM clock", "FROM lost", "EXISTS TABLE"].iter().any(|other| query.contains(other)) {

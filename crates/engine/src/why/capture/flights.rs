@@ -216,7 +216,6 @@ impl Flights {
     /// Returns what limited the transfers. `knows_base` says that the shortest round trip is known, because the connection
     /// was captured from its beginning or rested meanwhile.
     pub(super) fn limit(&self, knows_base: bool) -> Limit {
-        let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
         let spent = self.spent;
         let is_below = share(spent.below_ns, spent.total_ns) >= OFTEN_BELOW && self.bursts >= MIN_BURSTS;
         if is_below && share(spent.covered_ns, spent.total_ns) <= COVERED {
@@ -247,7 +246,6 @@ impl Flights {
     }
 
     fn follows_acknowledgements(&self) -> bool {
-        let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
         let follow = self.waits >= MIN_BURSTS && share(self.near, self.waits) >= WAITING;
         follow || share(self.spent.covered_ns, self.spent.total_ns) > COVERED
     }
@@ -276,6 +274,10 @@ impl Flights {
             _ => Limit::Unknown,
         }
     }
+}
+
+fn share(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
 }
 
 /// The time within which data follows an acknowledgement that it has waited for.
