@@ -59,7 +59,7 @@ static __always_inline void dwell_clock_learn(struct dwell_turn_state *turn, __u
 	}
 	if (turn->clock_age > DWELL_CLOCK_AGE_MAX || !(elapsed >> (turn->clock_age & 31)))
 		return;
-	turn->clock_age = dwell_log2(elapsed) + 1;
+	turn->clock_age = elapsed >> 31 ? 31 : dwell_log2(elapsed) + 1;
 	unit_ns = 0;
 	if (count && !(count >> 31))
 		unit_ns = dwell_known_tick(((__u64)elapsed << DWELL_TICK_SHIFT) / count, count,

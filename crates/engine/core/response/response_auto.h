@@ -329,17 +329,20 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 static __always_inline void dwell_auto_take(struct dwell_auto_state *state, struct dwell_epoch *epoch)
 {
 	epoch->depth = state->depth;
-	epoch->smallest = state->smallest;
 	epoch->largest = state->largest;
-	state->smallest = 0;
-	if (!(state->flags & DWELL_FLOW_NUMBERS))
+	if (!(state->flags & DWELL_FLOW_NUMBERS)) {
+		epoch->smallest = state->smallest;
+		epoch->steady = state->steady;
+		epoch->soon = state->soon;
+		state->smallest = 0;
+		state->soon = 0;
 		dwell_renew_sizes(state);
+	}
 	epoch->requests = state->requests;
 	epoch->sizes_only = !(state->flags & DWELL_FLOW_NUMBERS) && !dwell_tally_count(state->turn.answered) &&
 			    !state->turn.overlong;
 	epoch->deep = !!(state->flags & DWELL_FLOW_DEEP);
 	epoch->once = !(state->flags & DWELL_FLOW_TWICE);
-	epoch->steady = state->steady;
 	epoch->gaps_ns = dwell_tally_sum(state->gaps);
 	epoch->gaps = dwell_tally_count(state->gaps);
 	epoch->lag_ns = dwell_tally_sum(state->lag);
@@ -355,7 +358,6 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state, stru
 	epoch->missed = state->missed;
 	epoch->early = state->early;
 	epoch->minor = state->minor;
-	epoch->soon = state->soon;
 	epoch->plain = state->plain;
 	epoch->repeats = state->repeats;
 	epoch->slow = state->slow;
@@ -376,7 +378,6 @@ static __always_inline void dwell_auto_take(struct dwell_auto_state *state, stru
 	state->missed = 0;
 	state->early = 0;
 	state->minor = 0;
-	state->soon = 0;
 	state->plain = 0;
 	state->gaps = 0;
 	state->lag = 0;

@@ -166,16 +166,22 @@ struct dwell_turn_state {
 	__u16 flags;                  /* DWELL_TURN_* */
 	__u16 size;                   /* payload of the request's first packet */
 	/* turns of the epoch, saturating: see struct dwell_epoch */
-	__u16 bursts, alike, unsure, moved, carried, loose, early, pushed;
+	__u16 bursts, alike, unsure, moved, carried, loose, early, unasked;
 	__u16 frames, overlong;
-	__u16 pieces, extra; /* runs of progress of answers, and writes of requests, beyond the first of each */
-	__u16 mss;           /* the largest segment that the client's SYN accepts; 0: unknown */
-	__u8 burst;          /* writes of the request under way */
-	__u8 runs;           /* runs of progress of its answer */
-	__u8 clock_samples;  /* ACKs that were as soon as the soonest, within a tick */
-	__u8 clock_age;      /* binary logarithm of the age at which the tick is measured next; 0: no echo yet */
-	__u8 stale;          /* consecutive ACKs that were sent at once and yet came late */
-	__u8 refuted;        /* pauses that no client makes while answers are due */
+	__u16 pieces, extra;   /* runs of progress of answers, and writes of requests, beyond the first of each */
+	__u16 mss;             /* the largest segment that the client's SYN accepts; 0: unknown */
+	__u8 burst;            /* writes of the request under way */
+	__u8 runs;             /* runs of progress of its answer */
+	__u8 clock_samples;    /* ACKs that were as soon as the soonest, within a tick */
+	__u8 clock_age : 5;    /* binary logarithm of the age at which the tick is measured next; 0: no echo yet */
+	__u8 parts : 3;        /* of the answer beyond its first, after pauses before which it may have been complete */
+	__u8 stale : 4;        /* consecutive ACKs that were sent at once and yet came late */
+	__u8 refuted : 2;      /* pauses that no client makes while answers are due */
+	__u8 is_full : 1;      /* the newest progress was by full segments only, so that more of the answer follows */
+	__u8 at_once : 1;      /* the client began the request under way at once after the answer before */
+	__u8 spoken : 3;       /* how often the client spoke again within the request, after a pause, saturating */
+	__u8 usual_spoken : 3; /* ... within requests, plus 1; 0: not known */
+	__u8 more_spoken : 1;  /* the last request had more */
 };
 
 /* State of auto, in the order of use: what each packet needs, then what each request needs. */
@@ -207,20 +213,33 @@ struct dwell_auto_state {
 	__u32 requests;     /* in the epoch */
 	__u32 think;        /* total ticks from progress to the request after it */
 	__u16 usual;        /* usual size of a request; without headers the epoch's smallest packet */
-	__u16 smallest;     /* without headers: smallest request of the epoch */
-	__u16 turns;        /* requests that came first after progress */
-	__u16 slow;         /* turns after a pause */
-	__u16 surplus;      /* ends without a pending request */
-	__u16 missed;       /* ends that were not seen, but concluded */
-	__u16 early;        /* ends before their request was sent */
-	__u16 minor;        /* requests far smaller than usual */
-	__u16 plain;        /* missed ends that the next request answers to */
-	__u8 deeper;        /* bursts in the epoch that were longer than `depth` */
-	__u8 peak;          /* most pending requests in the epoch */
-	__u8 quiet;         /* consecutive epochs in which fewer than `depth` were pending */
-	__u8 streak;        /* recent requests that came alone; halved by one that did not */
-	__u8 steady;        /* score of a timer */
-	__u8 soon;          /* without headers: requests that progress followed at once, saturating */
+	union {
+		__u16 smallest; /* without headers: smallest request of the epoch */
+		/* otherwise: when the answer under way may first have been complete or, before it went on after that, how long after the answer before it began: see dwell_within() */
+		__u16 done;
+	};
+	__u16 turns;          /* requests that came first after progress */
+	__u16 slow;           /* turns after a pause */
+	__u16 surplus;        /* ends without a pending request */
+	__u16 missed;         /* ends that were not seen, but concluded */
+	__u16 early;          /* ends before their request was sent */
+	__u16 minor;          /* requests far smaller than usual */
+	__u16 plain;          /* missed ends that the next request answers to */
+	__u8 deeper;          /* bursts in the epoch that were longer than `depth` */
+	__u8 peak;            /* most pending requests in the epoch */
+	__u8 quiet : 2;       /* consecutive epochs in which fewer than `depth` were pending */
+	__u8 unasked : 2;     /* turns for which a side is taken to speak unasked: see dwell_turn_unasked() */
+	__u8 usual_parts : 3; /* `parts` of answers, plus 1, saturating; 0: not known */
+	__u8 more_parts : 1;  /* the last answer had more */
+	__u8 streak;          /* recent requests that came alone; halved by one that did not */
+	union {
+		struct {
+			__u8 steady; /* without headers: score of a timer */
+			__u8 soon;   /* ... requests that progress followed at once, saturating */
+		};
+		/* otherwise: when the client last spoke again within the request or, before it did, how long after its data before the request began: see dwell_within() */
+		__u16 again;
+	};
 
 	__u32 sent[DWELL_QUEUE_LENGTH]; /* times of pending requests, in ticks of 256 ns modulo 2^32 */
 	/* where TCP's header is visible, answers by their latency; otherwise gaps between requests */
@@ -317,15 +336,15 @@ struct dwell_epoch {
 	__u16 carried;     /* the next request carried the ACK, within a tick of the server's clock */
 	__u16 loose;       /* packets of a request were far apart */
 	__u16 early_turns; /* answers sooner than a round trip */
-	__u16 pushed;      /* answers in pieces after which the client paused for less than between them */
-	__u16 frames;      /* packets that only manage the connection */
-	__u16 overlong;    /* answers that took longer than idle_ns, which are in no other figure */
-	__u8 window;       /* 1: the first burst may have opened a window that is kept full */
-	__u8 shared;       /* 1: streams or messages share the connection */
-	__u8 reopened;     /* 1: an answer went on after it had been counted */
-	__u8 log_shift;    /* a count in `log` stands for 2^log_shift answers */
-	__u8 text;         /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
-	__u8 unanswered;   /* requests whose connection ended without an answer, at most 3 */
+	__u16 unasked; /* requests or answers with something that a side may have said unasked; `unsure` has them too */
+	__u16 frames;  /* packets that only manage the connection */
+	__u16 overlong;  /* answers that took longer than idle_ns, which are in no other figure */
+	__u8 window;     /* 1: the first burst may have opened a window that is kept full */
+	__u8 shared;     /* 1: streams or messages share the connection */
+	__u8 reopened;   /* 1: an answer went on after it had been counted */
+	__u8 log_shift;  /* a count in `log` stands for 2^log_shift answers */
+	__u8 text;       /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
+	__u8 unanswered; /* requests whose connection ended without an answer, at most 3 */
 	__u8 reserved[2];
 	__u8 log[DWELL_ANSWER_LOGS];
 	__u16 gap_log[DWELL_GAP_LOGS];

@@ -28,6 +28,14 @@
 /* Ticks (20 ms) of silence after which an answer is taken as complete when the epoch ends. */
 #define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
 
+/* Ticks (2 ms) after which a client is taken to speak again, rather than to write one request in several pieces. */
+#define DWELL_SPOKEN_AGAIN (2000000 >> DWELL_TICK_SHIFT)
+/* Most pieces that are counted of a request or answer, plus 1. */
+#define DWELL_MANY 7
+/* Later turns for which a side is taken to speak unasked once it did. */
+#define DWELL_UNASKED_TURNS 2
+#define DWELL_UNASKED_MOST 3
+
 #ifndef DWELL_RESPONSE_OUTLINED
 #define dwell_turn_before dwell_turn_before_in
 #define dwell_turn_next dwell_turn_next_in
@@ -42,6 +50,23 @@ static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 	turn->usual = turn->usual_bytes = turn->window_bytes = 0;
 	turn->clock_samples = turn->clock_age = turn->refuted = 0;
 	turn->flags = 0;
+}
+
+/* Returns a time within a turn in units of 64 ticks (16 us), from 1 to 1.07 s. */
+#define DWELL_WITHIN_SHIFT 6
+static __always_inline __u16 dwell_within(__u32 ticks)
+{
+	__u32 units = ticks >> DWELL_WITHIN_SHIFT;
+
+	return !units ? 1 : units < 0xffff ? units : 0xffff;
+}
+
+/* Returns true for times of dwell_within() that differ by at most 1/32, as long as they are known. */
+static __always_inline int dwell_is_near(__u32 one, __u32 other)
+{
+	__u32 apart = one > other ? one - other : other - one;
+
+	return one < 0xffff && 32 * apart <= one;
 }
 
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
@@ -134,11 +159,22 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	if (!turn->end) {
 		turn->runs = 1;
 		turn->pause = 0;
+		state->done = dwell_within(end - turn->progress);
 	} else if ((__s32)(end - turn->progress) > (__s32)dwell_tick(config->run_gap_ns)) {
 		dwell_count_u8(&turn->runs);
 		if (end - turn->progress > turn->pause)
 			turn->pause = end - turn->progress;
+		if (!turn->is_full) {
+			if (!turn->parts) {
+				/* as long after the part before as that was after the answer before: the server has a clock */
+				if (!turn->at_once && dwell_is_near(dwell_within(end - turn->progress), state->done))
+					state->unasked += !state->unasked;
+				state->done = dwell_within(turn->progress - turn->start);
+			}
+			turn->parts += turn->parts < DWELL_MANY;
+		}
 	}
+	turn->is_full = state->segment && bytes % state->segment == 0;
 	turn->bytes += bytes;
 	turn->end = end;
 	turn->progress = latest;
@@ -231,6 +267,70 @@ static __always_inline void dwell_turn_unanswered(struct dwell_auto_state *state
 		state->turn.start = state->turn.end = 0;
 }
 
+/* Returns how many pieces turns have at least, given those of the newest: two turns in a row show that there are more than
+ * before, if the one before `had_more` too. 0: not known.
+ */
+static __always_inline __u32 dwell_usual_pieces(__u32 usual, __u32 pieces, __u32 had_more)
+{
+	return !usual || pieces < usual || had_more ? pieces : usual;
+}
+
+/* Leaves in `again` by how much less the turn may have taken, as one of the sides may speak unasked: what the client said first
+ * may not be the request, and what the server said last may not be the answer. Requests and answers that come in pieces
+ * rarely come in more than usual, and a client that sends at once after the last piece waited for it. A pause after the last
+ * piece that is shorter than those between them does not show that it was the last that the client waited for. Later pieces
+ * that make less than an eighth of the latency do not matter, nor where requests can be read: nothing comes unasked there.
+ */
+static __always_inline void dwell_turn_unasked(struct dwell_auto_state *state, __u32 reaction, __u32 run_gap)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 at_once = reaction <= 4 * run_gap, waits = at_once & turn->at_once, more = 0, before, rest = 0;
+	__u32 parts = turn->parts < DWELL_MANY ? turn->parts + 1 : DWELL_MANY, usual = state->usual_parts;
+	__u32 spoken = turn->spoken < DWELL_MANY ? turn->spoken + 1 : DWELL_MANY;
+
+	turn->at_once = at_once;
+	if (!waits && parts > 1) {
+		rest = turn->progress - turn->start - ((__u32)state->done << DWELL_WITHIN_SHIFT);
+		if (rest > (turn->progress - turn->start) / 8)
+			more = (usual && parts > usual) || parts == DWELL_MANY;
+	}
+	state->usual_parts = dwell_usual_pieces(usual, parts, state->more_parts);
+	state->more_parts = parts > usual;
+	DWELL_BARRIER();
+	/* small packets that are far apart are taken for a request once several had as many */
+	usual = turn->usual_spoken ? turn->usual_spoken : turn->size < DWELL_SEGMENT_MIN_BYTES ? 1 : spoken;
+	if (spoken > 1) {
+		rest += (__u32)state->again << DWELL_WITHIN_SHIFT;
+		more |= spoken > usual || spoken == DWELL_MANY;
+	}
+	turn->usual_spoken = dwell_usual_pieces(usual, spoken, turn->more_spoken);
+	turn->more_spoken = spoken > usual;
+	state->again = rest ? dwell_within(rest) : 0;
+	before = state->unasked;
+	if (more)
+		state->unasked = before ? DWELL_UNASKED_MOST : DWELL_UNASKED_TURNS;
+	else
+		state->unasked = before ? before - 1 : 0;
+	if (turn->flags & DWELL_TURN_TEXT)
+		state->again = 0;
+	else if (!rest)
+		state->again = before == DWELL_UNASKED_MOST; /* whole ones count if others hardly are */
+	else if (!more && !before && reaction > turn->pause)
+		state->again = 0;
+	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+}
+
+/* Counts by how much sooner the answer may have ended, or its request begun. */
+static __always_inline void dwell_turn_open(struct dwell_auto_state *state, __u32 latency)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 unknown = turn->progress - turn->end, unasked = (__u32)state->again << DWELL_WITHIN_SHIFT;
+
+	if (unasked > latency)
+		unasked = latency;
+	turn->unknown += unasked > unknown ? unasked : unknown;
+}
+
 /* Counts the answer of the turn. `reaction` is the time until the next request; ~0 if none came. */
 static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 						const struct dwell_response_config *config, __u32 reaction)
@@ -239,14 +339,17 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 	__u32 latency = turn->progress - turn->start, run_gap = dwell_tick(config->run_gap_ns);
 	__u64 latency_ns = (__u64)latency << DWELL_TICK_SHIFT;
 
+	dwell_turn_unasked(state, reaction, run_gap);
 	if (latency_ns > config->idle_ns) {
 		dwell_count_u16(&turn->overlong);
 	} else if (dwell_tally_add(&turn->answered, latency_ns)) {
 		dwell_answer_log(state, latency_ns, dwell_mix(latency_ns, turn->end));
-		turn->unknown += turn->progress - turn->end;
+		dwell_turn_open(state, latency);
 		turn->pieces = dwell_add_u16(turn->pieces, turn->runs - 1);
-		if (turn->flags & DWELL_TURN_UNSURE)
+		if (turn->flags & DWELL_TURN_UNSURE || state->again)
 			dwell_count_u16(&turn->unsure);
+		if (state->again)
+			dwell_count_u16(&turn->unasked);
 		if (turn->flags & DWELL_TURN_MOVED)
 			dwell_count_u16(&turn->moved);
 		else if (turn->flags & DWELL_TURN_CARRIED)
@@ -259,8 +362,6 @@ static __always_inline void dwell_turn_complete(struct dwell_auto_state *state,
 				dwell_count_u16(&turn->alike);
 			turn->extra = dwell_add_u16(turn->extra, turn->burst - 1);
 		}
-		if (turn->runs > 1 && reaction > 4 * run_gap && reaction <= turn->pause)
-			dwell_count_u16(&turn->pushed);
 		dwell_turn_sooner(state, latency);
 		dwell_turn_pieces(state, latency);
 		dwell_turn_window(turn, reaction, run_gap);
@@ -319,12 +420,21 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 	else if (!turn->start) /* another protocol in its place, as after an upgrade, or a request that was cut */
 		turn->flags &= ~DWELL_TURN_TEXT;
 	if (turn->start) {
-		if (tick - turn->sent > DWELL_LOOSE && payload < DWELL_SEGMENT_MIN_BYTES)
+		__u32 since = tick - turn->sent;
+
+		if (since > DWELL_LOOSE && payload < DWELL_SEGMENT_MIN_BYTES)
 			turn->flags |= DWELL_TURN_LOOSE;
 		turn->sent = tick;
 		/* the rest of a request, of which only the beginning is like that of others */
 		if (continues || (turn->flags & DWELL_TURN_TEXT && dwell_content_kind(arrival) != DWELL_CONTENT_TEXT))
 			return;
+		if (since > DWELL_SPOKEN_AGAIN) {
+			/* as long after what it said before as that was after what came before it: it has a clock of its own */
+			if (!turn->spoken && dwell_is_near(dwell_within(since), state->again))
+				state->unasked += !state->unasked;
+			turn->spoken += turn->spoken < DWELL_MANY;
+			state->again = dwell_within(tick - turn->start);
+		}
 		turn->burst += turn->burst < 0xf0 ? dwell_requests_in(arrival) : 0;
 		if (4 * payload > 5 * turn->size || 5 * payload < 4 * turn->size)
 			turn->flags &= ~DWELL_TURN_ALIKE;
@@ -332,11 +442,14 @@ static __always_inline void dwell_turn_data(struct dwell_auto_state *state, cons
 	}
 	dwell_asked_after(state, tick - turn->progress);
 	state->lone = 0;
+	state->again = dwell_within(tick - turn->sent);
 	turn->start = tick ? tick : 1;
 	turn->sent = tick;
 	turn->size = payload;
 	turn->burst = dwell_requests_in(arrival);
 	turn->bytes = 0;
+	turn->spoken = 0;
+	turn->parts = 0;
 	turn->flags &= ~(DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED | DWELL_TURN_LOOSE);
 	turn->flags |= DWELL_TURN_ALIKE;
 }
@@ -533,7 +646,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	epoch->carried = turn->carried;
 	epoch->loose = turn->loose;
 	epoch->early_turns = turn->early;
-	epoch->pushed = turn->pushed;
+	epoch->unasked = turn->unasked;
 	epoch->frames = turn->frames;
 	epoch->overlong = turn->overlong;
 	epoch->unanswered = state->unanswered;
@@ -551,7 +664,7 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	turn->unknown = 0;
 	turn->pieces = turn->extra = 0;
 	turn->bursts = turn->alike = turn->unsure = turn->moved = turn->carried = turn->loose = turn->early = 0;
-	turn->pushed = turn->frames = turn->overlong = 0;
+	turn->unasked = turn->frames = turn->overlong = 0;
 	state->unanswered = 0;
 	turn->flags &= ~(DWELL_TURN_REOPENED | DWELL_TURN_WINDOWED);
 }

@@ -2499,7 +2499,7 @@ pub struct dwell_turn_state {
     pub carried: __u16,
     pub loose: __u16,
     pub early: __u16,
-    pub pushed: __u16,
+    pub unasked: __u16,
     pub frames: __u16,
     pub overlong: __u16,
     pub pieces: __u16,
@@ -2508,9 +2508,7 @@ pub struct dwell_turn_state {
     pub burst: __u8,
     pub runs: __u8,
     pub clock_samples: __u8,
-    pub clock_age: __u8,
-    pub stale: __u8,
-    pub refuted: __u8,
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 3usize]>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2546,7 +2544,7 @@ const _: () = {
     ["Offset of field: dwell_turn_state::carried"][::std::mem::offset_of!(dwell_turn_state, carried) - 96usize];
     ["Offset of field: dwell_turn_state::loose"][::std::mem::offset_of!(dwell_turn_state, loose) - 98usize];
     ["Offset of field: dwell_turn_state::early"][::std::mem::offset_of!(dwell_turn_state, early) - 100usize];
-    ["Offset of field: dwell_turn_state::pushed"][::std::mem::offset_of!(dwell_turn_state, pushed) - 102usize];
+    ["Offset of field: dwell_turn_state::unasked"][::std::mem::offset_of!(dwell_turn_state, unasked) - 102usize];
     ["Offset of field: dwell_turn_state::frames"][::std::mem::offset_of!(dwell_turn_state, frames) - 104usize];
     ["Offset of field: dwell_turn_state::overlong"][::std::mem::offset_of!(dwell_turn_state, overlong) - 106usize];
     ["Offset of field: dwell_turn_state::pieces"][::std::mem::offset_of!(dwell_turn_state, pieces) - 108usize];
@@ -2556,10 +2554,358 @@ const _: () = {
     ["Offset of field: dwell_turn_state::runs"][::std::mem::offset_of!(dwell_turn_state, runs) - 115usize];
     ["Offset of field: dwell_turn_state::clock_samples"]
         [::std::mem::offset_of!(dwell_turn_state, clock_samples) - 116usize];
-    ["Offset of field: dwell_turn_state::clock_age"][::std::mem::offset_of!(dwell_turn_state, clock_age) - 117usize];
-    ["Offset of field: dwell_turn_state::stale"][::std::mem::offset_of!(dwell_turn_state, stale) - 118usize];
-    ["Offset of field: dwell_turn_state::refuted"][::std::mem::offset_of!(dwell_turn_state, refuted) - 119usize];
 };
+impl dwell_turn_state {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn clock_age(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 5u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_clock_age(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 5u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn clock_age_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<0usize, 5u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_clock_age_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<0usize, 5u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn parts(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<5usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_parts(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<5usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn parts_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<5usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_parts_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<5usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn stale(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<8usize, 4u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_stale(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<8usize, 4u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn stale_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<8usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_stale_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<8usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn refuted(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<12usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_refuted(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<12usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn refuted_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<12usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_refuted_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<12usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn is_full(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<14usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_is_full(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<14usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn is_full_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<14usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_is_full_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<14usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn at_once(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<15usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_at_once(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<15usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn at_once_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<15usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_at_once_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<15usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn spoken(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<16usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_spoken(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<16usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn spoken_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<16usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_spoken_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<16usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn usual_spoken(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<19usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_usual_spoken(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<19usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn usual_spoken_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<19usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_usual_spoken_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<19usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn more_spoken(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<22usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_more_spoken(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<22usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn more_spoken_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<22usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_more_spoken_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<22usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(
+        clock_age: __u8,
+        parts: __u8,
+        stale: __u8,
+        refuted: __u8,
+        is_full: __u8,
+        at_once: __u8,
+        spoken: __u8,
+        usual_spoken: __u8,
+        more_spoken: __u8,
+    ) -> __BindgenBitfieldUnit<[u8; 3usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 3usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 5u8>({
+            let clock_age: u8 = unsafe { ::std::mem::transmute(clock_age) };
+            clock_age as u64
+        });
+        __bindgen_bitfield_unit.set_const::<5usize, 3u8>({
+            let parts: u8 = unsafe { ::std::mem::transmute(parts) };
+            parts as u64
+        });
+        __bindgen_bitfield_unit.set_const::<8usize, 4u8>({
+            let stale: u8 = unsafe { ::std::mem::transmute(stale) };
+            stale as u64
+        });
+        __bindgen_bitfield_unit.set_const::<12usize, 2u8>({
+            let refuted: u8 = unsafe { ::std::mem::transmute(refuted) };
+            refuted as u64
+        });
+        __bindgen_bitfield_unit.set_const::<14usize, 1u8>({
+            let is_full: u8 = unsafe { ::std::mem::transmute(is_full) };
+            is_full as u64
+        });
+        __bindgen_bitfield_unit.set_const::<15usize, 1u8>({
+            let at_once: u8 = unsafe { ::std::mem::transmute(at_once) };
+            at_once as u64
+        });
+        __bindgen_bitfield_unit.set_const::<16usize, 3u8>({
+            let spoken: u8 = unsafe { ::std::mem::transmute(spoken) };
+            spoken as u64
+        });
+        __bindgen_bitfield_unit.set_const::<19usize, 3u8>({
+            let usual_spoken: u8 = unsafe { ::std::mem::transmute(usual_spoken) };
+            usual_spoken as u64
+        });
+        __bindgen_bitfield_unit.set_const::<22usize, 1u8>({
+            let more_spoken: u8 = unsafe { ::std::mem::transmute(more_spoken) };
+            more_spoken as u64
+        });
+        __bindgen_bitfield_unit
+    }
+}
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct dwell_auto_state {
@@ -2590,7 +2936,7 @@ pub struct dwell_auto_state {
     pub requests: __u32,
     pub think: __u32,
     pub usual: __u16,
-    pub smallest: __u16,
+    pub __bindgen_anon_1: dwell_auto_state__bindgen_ty_1,
     pub turns: __u16,
     pub slow: __u16,
     pub surplus: __u16,
@@ -2600,33 +2946,95 @@ pub struct dwell_auto_state {
     pub plain: __u16,
     pub deeper: __u8,
     pub peak: __u8,
-    pub quiet: __u8,
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 1usize]>,
     pub streak: __u8,
-    pub steady: __u8,
-    pub soon: __u8,
+    pub __bindgen_anon_2: dwell_auto_state__bindgen_ty_2,
     pub sent: [__u32; 16usize],
-    pub __bindgen_anon_1: dwell_auto_state__bindgen_ty_1,
+    pub __bindgen_anon_3: dwell_auto_state__bindgen_ty_3,
     pub turn: dwell_turn_state,
     pub log_shift: __u8,
-    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 2usize]>,
+    pub _bitfield_2: __BindgenBitfieldUnit<[u8; 2usize]>,
     pub timers: __u8,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union dwell_auto_state__bindgen_ty_1 {
+    pub smallest: __u16,
+    pub done: __u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_auto_state__bindgen_ty_1"][::std::mem::size_of::<dwell_auto_state__bindgen_ty_1>() - 2usize];
+    ["Alignment of dwell_auto_state__bindgen_ty_1"][::std::mem::align_of::<dwell_auto_state__bindgen_ty_1>() - 2usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_1::smallest"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_1, smallest) - 0usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_1::done"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_1, done) - 0usize];
+};
+impl Default for dwell_auto_state__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union dwell_auto_state__bindgen_ty_2 {
+    pub __bindgen_anon_1: dwell_auto_state__bindgen_ty_2__bindgen_ty_1,
+    pub again: __u16,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct dwell_auto_state__bindgen_ty_2__bindgen_ty_1 {
+    pub steady: __u8,
+    pub soon: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_auto_state__bindgen_ty_2__bindgen_ty_1"]
+        [::std::mem::size_of::<dwell_auto_state__bindgen_ty_2__bindgen_ty_1>() - 2usize];
+    ["Alignment of dwell_auto_state__bindgen_ty_2__bindgen_ty_1"]
+        [::std::mem::align_of::<dwell_auto_state__bindgen_ty_2__bindgen_ty_1>() - 1usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_2__bindgen_ty_1::steady"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_2__bindgen_ty_1, steady) - 0usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_2__bindgen_ty_1::soon"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_2__bindgen_ty_1, soon) - 1usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dwell_auto_state__bindgen_ty_2"][::std::mem::size_of::<dwell_auto_state__bindgen_ty_2>() - 2usize];
+    ["Alignment of dwell_auto_state__bindgen_ty_2"][::std::mem::align_of::<dwell_auto_state__bindgen_ty_2>() - 2usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_2::again"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_2, again) - 0usize];
+};
+impl Default for dwell_auto_state__bindgen_ty_2 {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union dwell_auto_state__bindgen_ty_3 {
     pub log: [__u8; 64usize],
     pub gap_log: [__u16; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_auto_state__bindgen_ty_1"][::std::mem::size_of::<dwell_auto_state__bindgen_ty_1>() - 64usize];
-    ["Alignment of dwell_auto_state__bindgen_ty_1"][::std::mem::align_of::<dwell_auto_state__bindgen_ty_1>() - 2usize];
-    ["Offset of field: dwell_auto_state__bindgen_ty_1::log"]
-        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_1, log) - 0usize];
-    ["Offset of field: dwell_auto_state__bindgen_ty_1::gap_log"]
-        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_1, gap_log) - 0usize];
+    ["Size of dwell_auto_state__bindgen_ty_3"][::std::mem::size_of::<dwell_auto_state__bindgen_ty_3>() - 64usize];
+    ["Alignment of dwell_auto_state__bindgen_ty_3"][::std::mem::align_of::<dwell_auto_state__bindgen_ty_3>() - 2usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_3::log"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_3, log) - 0usize];
+    ["Offset of field: dwell_auto_state__bindgen_ty_3::gap_log"]
+        [::std::mem::offset_of!(dwell_auto_state__bindgen_ty_3, gap_log) - 0usize];
 };
-impl Default for dwell_auto_state__bindgen_ty_1 {
+impl Default for dwell_auto_state__bindgen_ty_3 {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2666,7 +3074,6 @@ const _: () = {
     ["Offset of field: dwell_auto_state::requests"][::std::mem::offset_of!(dwell_auto_state, requests) - 96usize];
     ["Offset of field: dwell_auto_state::think"][::std::mem::offset_of!(dwell_auto_state, think) - 100usize];
     ["Offset of field: dwell_auto_state::usual"][::std::mem::offset_of!(dwell_auto_state, usual) - 104usize];
-    ["Offset of field: dwell_auto_state::smallest"][::std::mem::offset_of!(dwell_auto_state, smallest) - 106usize];
     ["Offset of field: dwell_auto_state::turns"][::std::mem::offset_of!(dwell_auto_state, turns) - 108usize];
     ["Offset of field: dwell_auto_state::slow"][::std::mem::offset_of!(dwell_auto_state, slow) - 110usize];
     ["Offset of field: dwell_auto_state::surplus"][::std::mem::offset_of!(dwell_auto_state, surplus) - 112usize];
@@ -2676,10 +3083,7 @@ const _: () = {
     ["Offset of field: dwell_auto_state::plain"][::std::mem::offset_of!(dwell_auto_state, plain) - 120usize];
     ["Offset of field: dwell_auto_state::deeper"][::std::mem::offset_of!(dwell_auto_state, deeper) - 122usize];
     ["Offset of field: dwell_auto_state::peak"][::std::mem::offset_of!(dwell_auto_state, peak) - 123usize];
-    ["Offset of field: dwell_auto_state::quiet"][::std::mem::offset_of!(dwell_auto_state, quiet) - 124usize];
     ["Offset of field: dwell_auto_state::streak"][::std::mem::offset_of!(dwell_auto_state, streak) - 125usize];
-    ["Offset of field: dwell_auto_state::steady"][::std::mem::offset_of!(dwell_auto_state, steady) - 126usize];
-    ["Offset of field: dwell_auto_state::soon"][::std::mem::offset_of!(dwell_auto_state, soon) - 127usize];
     ["Offset of field: dwell_auto_state::sent"][::std::mem::offset_of!(dwell_auto_state, sent) - 128usize];
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
     ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
@@ -2697,12 +3101,12 @@ impl Default for dwell_auto_state {
 impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn alone(&self) -> __u8 {
+    pub fn quiet(&self) -> __u8 {
         unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn set_alone(&mut self, val: __u8) {
+    pub fn set_quiet(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             self._bitfield_1.set_const::<0usize, 2u8>(val as u64)
@@ -2710,10 +3114,169 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub unsafe fn quiet_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_quiet_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn unasked(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<2usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_unasked(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<2usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn unasked_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<2usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_unasked_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<2usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn usual_parts(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<4usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_usual_parts(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<4usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn usual_parts_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<4usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_usual_parts_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<4usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn more_parts(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<7usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_more_parts(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<7usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn more_parts_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<7usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_more_parts_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<7usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(
+        quiet: __u8,
+        unasked: __u8,
+        usual_parts: __u8,
+        more_parts: __u8,
+    ) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 2u8>({
+            let quiet: u8 = unsafe { ::std::mem::transmute(quiet) };
+            quiet as u64
+        });
+        __bindgen_bitfield_unit.set_const::<2usize, 2u8>({
+            let unasked: u8 = unsafe { ::std::mem::transmute(unasked) };
+            unasked as u64
+        });
+        __bindgen_bitfield_unit.set_const::<4usize, 3u8>({
+            let usual_parts: u8 = unsafe { ::std::mem::transmute(usual_parts) };
+            usual_parts as u64
+        });
+        __bindgen_bitfield_unit.set_const::<7usize, 1u8>({
+            let more_parts: u8 = unsafe { ::std::mem::transmute(more_parts) };
+            more_parts as u64
+        });
+        __bindgen_bitfield_unit
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn alone(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<0usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_alone(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_2.set_const::<0usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub unsafe fn alone_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<0usize, 2u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2723,7 +3286,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<0usize, 2u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2731,14 +3294,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn pieced(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<2usize, 3u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<2usize, 3u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_pieced(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<2usize, 3u8>(val as u64)
+            self._bitfield_2.set_const::<2usize, 3u8>(val as u64)
         }
     }
     #[inline]
@@ -2746,7 +3309,7 @@ impl dwell_auto_state {
     pub unsafe fn pieced_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<2usize, 3u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2756,7 +3319,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<2usize, 3u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2764,14 +3327,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn lone(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<5usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<5usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_lone(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<5usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<5usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -2779,7 +3342,7 @@ impl dwell_auto_state {
     pub unsafe fn lone_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<5usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2789,7 +3352,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<5usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2797,14 +3360,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn closing(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<6usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<6usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_closing(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<6usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<6usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -2812,7 +3375,7 @@ impl dwell_auto_state {
     pub unsafe fn closing_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<6usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2822,7 +3385,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<6usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2830,14 +3393,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn second(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<7usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<7usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_second(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<7usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<7usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -2845,7 +3408,7 @@ impl dwell_auto_state {
     pub unsafe fn second_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<7usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2855,7 +3418,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<7usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2863,14 +3426,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn together(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<8usize, 4u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<8usize, 4u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_together(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<8usize, 4u8>(val as u64)
+            self._bitfield_2.set_const::<8usize, 4u8>(val as u64)
         }
     }
     #[inline]
@@ -2878,7 +3441,7 @@ impl dwell_auto_state {
     pub unsafe fn together_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<8usize, 4u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2888,7 +3451,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<8usize, 4u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2896,14 +3459,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn came(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<12usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<12usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_came(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<12usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<12usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -2911,7 +3474,7 @@ impl dwell_auto_state {
     pub unsafe fn came_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<12usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2921,7 +3484,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<12usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2929,14 +3492,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn maybe(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<13usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<13usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_maybe(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<13usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<13usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -2944,7 +3507,7 @@ impl dwell_auto_state {
     pub unsafe fn maybe_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<13usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2954,7 +3517,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<13usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -2962,14 +3525,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn unanswered(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<14usize, 2u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<14usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_unanswered(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<14usize, 2u8>(val as u64)
+            self._bitfield_2.set_const::<14usize, 2u8>(val as u64)
         }
     }
     #[inline]
@@ -2977,7 +3540,7 @@ impl dwell_auto_state {
     pub unsafe fn unanswered_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<14usize, 2u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -2987,14 +3550,14 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<14usize, 2u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn new_bitfield_1(
+    pub fn new_bitfield_2(
         alone: __u8,
         pieced: __u8,
         lone: __u8,
@@ -3188,7 +3751,7 @@ pub struct dwell_epoch {
     pub carried: __u16,
     pub loose: __u16,
     pub early_turns: __u16,
-    pub pushed: __u16,
+    pub unasked: __u16,
     pub frames: __u16,
     pub overlong: __u16,
     pub window: __u8,
@@ -3262,7 +3825,7 @@ const _: () = {
     ["Offset of field: dwell_epoch::carried"][::std::mem::offset_of!(dwell_epoch, carried) - 220usize];
     ["Offset of field: dwell_epoch::loose"][::std::mem::offset_of!(dwell_epoch, loose) - 222usize];
     ["Offset of field: dwell_epoch::early_turns"][::std::mem::offset_of!(dwell_epoch, early_turns) - 224usize];
-    ["Offset of field: dwell_epoch::pushed"][::std::mem::offset_of!(dwell_epoch, pushed) - 226usize];
+    ["Offset of field: dwell_epoch::unasked"][::std::mem::offset_of!(dwell_epoch, unasked) - 226usize];
     ["Offset of field: dwell_epoch::frames"][::std::mem::offset_of!(dwell_epoch, frames) - 228usize];
     ["Offset of field: dwell_epoch::overlong"][::std::mem::offset_of!(dwell_epoch, overlong) - 230usize];
     ["Offset of field: dwell_epoch::window"][::std::mem::offset_of!(dwell_epoch, window) - 232usize];

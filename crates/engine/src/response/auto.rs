@@ -32,6 +32,9 @@ const AGREE: f64 = 1.2;
 /// The part of ends that may be guessed where they are a witness.
 const GUESSED: f64 = 0.2;
 
+/// The part of ends that are not seen, from which on requests may not be answered, if the sides do not take turns.
+const TALKING: f64 = 0.1;
+
 /// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
@@ -68,7 +71,7 @@ pub(super) fn select(epoch: &Epoch) -> Estimate {
             .or(chosen.reason)
             .or_else(|| turns::is_unlike(epoch).then(|| disagrees(epoch)).flatten())
             .or_else(|| fault(epoch))
-            .or_else(|| (turns::is_ambiguous(epoch) && turns::is_unknown(epoch)).then_some(Reason::DelayedAck)),
+            .or_else(|| (turns::is_ambiguous(epoch) && turns::is_late(epoch)).then_some(Reason::DelayedAck)),
         ..chosen
     }
 }
@@ -205,7 +208,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         let mixed = blind && part(epoch.missed, epoch.requests) > 0.1;
         return Some(if mixed { Reason::Multiplexed } else { Reason::Staggered });
     }
-    if is_mixed(epoch) || is_joined(epoch) {
+    if is_mixed(epoch) || is_joined(epoch) || is_talk(epoch) {
         return Some(Reason::Multiplexed);
     }
     let unclear = epoch.extra == 0 && turns::window(epoch) == Window::Unclear;
@@ -226,6 +229,12 @@ fn is_mixed(epoch: &Epoch) -> bool {
 /// Returns whether most requests are far smaller than others and may not be requests.
 pub(super) fn is_mostly_minor(epoch: &Epoch) -> bool {
     epoch.minor >= 8 && 4 * epoch.minor > 3 * epoch.requests
+}
+
+/// Returns whether the sides do not take turns, and the client mostly speaks neither at once after an answer nor often for
+/// one of its own.
+fn is_talk(epoch: &Epoch) -> bool {
+    turns::is_talk(epoch) && 2 * epoch.slow > seen_turns(epoch) && part(epoch.missed, epoch.requests) > TALKING
 }
 
 /// Returns whether a flow started with two or three packets and continued one by one: the first packets may have been

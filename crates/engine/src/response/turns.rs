@@ -146,12 +146,17 @@ fn sooner(epoch: &Epoch) -> f64 {
     let unknown_ns = epoch.unknown_ns.min(epoch.answered_ns) as f64;
     let others_ns = (epoch.answered_ns as f64 - unknown_ns) / f64::from(epoch.answered.max(1));
     let is_outlier = unknown_ns / f64::from(epoch.unsure.max(1)) > OUTLIER * others_ns;
-    if pauses(epoch) || is_guess || is_outlier { unknown_ns / epoch.answered_ns.max(1) as f64 } else { 0.0 }
+    if epoch.unasked > 0 || pauses(epoch) || is_guess || is_outlier {
+        unknown_ns / epoch.answered_ns.max(1) as f64
+    } else {
+        0.0
+    }
 }
 
-/// Returns the mean that is off by the same factor from the least and from the most that it may be.
+/// Returns the mean that is off by the same factor from the least and from the most that it may be. Nothing is taken for unasked
+/// only because it may be.
 fn mean(epoch: &Epoch) -> Option<tracks::Mean> {
-    let least = 1.0 - sooner(epoch);
+    let least = if is_unasked(epoch) { 1.0 } else { 1.0 - sooner(epoch) };
     tracks::mean(epoch.answered_ns, epoch.answered)
         .map(|mean| tracks::Mean { ns: mean.ns * 2.0 * least / (least + 1.0), ..mean })
 }
@@ -159,12 +164,27 @@ fn mean(epoch: &Epoch) -> Option<tracks::Mean> {
 /// Returns by how much that mean may be off.
 fn unknown(epoch: &Epoch) -> f64 {
     let sooner = sooner(epoch);
-    sooner / (2.0 - sooner)
+    if is_unasked(epoch) { sooner / (1.0 - sooner).max(UNKNOWN) } else { sooner / (2.0 - sooner) }
+}
+
+/// Returns whether late ACKs, or sides that may speak unasked, leave the mean too open.
+fn is_unknown(epoch: &Epoch) -> bool {
+    unknown(epoch) > SLIGHT && unknown(epoch) + 2.0 * clock(epoch) > UNKNOWN
 }
 
 /// Returns whether late ACKs leave the mean too open.
-pub(super) fn is_unknown(epoch: &Epoch) -> bool {
-    unknown(epoch) > SLIGHT && unknown(epoch) + 2.0 * clock(epoch) > UNKNOWN
+pub(super) fn is_late(epoch: &Epoch) -> bool {
+    is_unknown(epoch) && !is_unasked(epoch)
+}
+
+/// Returns whether the sides do not seem to take turns: at most requests or answers, one of them may have spoken unasked.
+pub(super) fn is_talk(epoch: &Epoch) -> bool {
+    2 * u32::from(epoch.unasked) > epoch.answered
+}
+
+/// Returns whether most of what is unknown may have been said unasked.
+fn is_unasked(epoch: &Epoch) -> bool {
+    epoch.unasked > 0 && 2 * epoch.unasked >= epoch.unsure
 }
 
 /// Returns the least part of the sum of all latencies that answers have which took too long for the mean.
@@ -204,9 +224,8 @@ fn clock(epoch: &Epoch) -> f64 {
 }
 
 fn other_doubt(epoch: &Epoch) -> f64 {
-    let pushed = if epoch.text == 1 { 0.0 } else { share(epoch.pushed, epoch) };
     let early = if epoch.text == 1 { 0.0 } else { share(epoch.early_turns, epoch) };
-    let overlap = early + share(epoch.loose, epoch) + pushed / 2.0;
+    let overlap = early + share(epoch.loose, epoch);
     unknown(epoch) + overlong(epoch) + overlap + f64::from(epoch.reopened) / f64::from(epoch.answered + 1)
 }
 
@@ -226,6 +245,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
         || (epoch.text == 0 && is_mostly_minor(epoch))
         || (epoch.text == 0 && overlaps(epoch.early_turns))
         || overlaps(epoch.loose)
+        || is_talk(epoch)
         || is_dense(epoch)
         || is_joined(epoch)
     {
@@ -233,7 +253,7 @@ fn fault(epoch: &Epoch) -> Option<Reason> {
     } else if overlong(epoch) > UNSURE {
         Some(Reason::TooLong)
     } else if is_unknown(epoch) {
-        Some(Reason::DelayedAck)
+        Some(if is_unasked(epoch) { Reason::Multiplexed } else { Reason::DelayedAck })
     } else if clock(epoch) > COARSE && other_doubt(epoch) < COARSE {
         Some(Reason::CoarseClock)
     } else {

@@ -18,5 +18,6 @@ mod simulation;
 mod skip;
 mod support;
 mod turns;
+mod unasked;
 mod wire;
 mod workloads;

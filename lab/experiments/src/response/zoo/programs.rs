@@ -26,6 +26,7 @@ const FILES: &[(&str, &str)] = &[
     ("plan.py", include_str!("programs/clients/plan.py")),
     ("psycopg_client.py", include_str!("programs/clients/psycopg_client.py")),
     ("redis_client.py", include_str!("programs/clients/redis_client.py")),
+    ("talk_client.py", include_str!("programs/clients/talk_client.py")),
     ("websocket_client.py", include_str!("programs/clients/websocket_client.py")),
     ("wrk.lua", include_str!("programs/clients/wrk.lua")),
     ("wrk.sh", include_str!("programs/clients/wrk.sh")),
@@ -36,6 +37,7 @@ const FILES: &[(&str, &str)] = &[
     ("server.go", include_str!("programs/servers/server.go")),
     ("server.js", include_str!("programs/servers/server.js")),
     ("server.py", include_str!("programs/servers/server.py")),
+    ("talk_server.py", include_str!("programs/servers/talk_server.py")),
     ("websocket_server.py", include_str!("programs/servers/websocket_server.py")),
 ];
 
