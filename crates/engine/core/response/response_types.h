@@ -182,6 +182,7 @@ struct dwell_turn_state {
 	__u8 spoken : 3;       /* how often the client spoke again within the request, after a pause, saturating */
 	__u8 usual_spoken : 3; /* ... within requests, plus 1; 0: not known */
 	__u8 more_spoken : 1;  /* the last request had more */
+	__u8 rest : 1; /* what the client has sent may be the rest of a request, as no beginning of one was seen yet */
 };
 
 /* State of auto, in the order of use: what each packet needs, then what each request needs. */

@@ -532,6 +532,8 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 		state->alone = DWELL_ALONE_FIRST;
 		dwell_ack_lateness(turn, tick, arrival->tsecr, 0);
 	}
+	if (known && (__s32)bytes > 0)
+		turn->rest = 0;
 	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
@@ -541,8 +543,11 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
-	if (dwell_turn_skips(state, arrival))
+	if (!known && arrival->seq != state->next_seq) /* no SYN came before */
+		turn->rest = 1;
+	if (dwell_turn_skips(state, arrival) || (turn->rest && dwell_content_kind(arrival) != DWELL_CONTENT_TEXT))
 		return 0;
+	turn->rest = 0;
 	if (turn->end && !dwell_turn_goes_on(turn, arrival)) {
 		if ((__s32)(turn->end - dwell_turn_limit(state, arrival)) >= 0)
 			return 1;

@@ -2855,6 +2855,39 @@ impl dwell_turn_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn rest(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<23usize, 1u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_rest(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<23usize, 1u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn rest_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<23usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_rest_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<23usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn new_bitfield_1(
         clock_age: __u8,
         parts: __u8,
@@ -2865,6 +2898,7 @@ impl dwell_turn_state {
         spoken: __u8,
         usual_spoken: __u8,
         more_spoken: __u8,
+        rest: __u8,
     ) -> __BindgenBitfieldUnit<[u8; 3usize]> {
         let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 3usize]> = Default::default();
         __bindgen_bitfield_unit.set_const::<0usize, 5u8>({
@@ -2902,6 +2936,10 @@ impl dwell_turn_state {
         __bindgen_bitfield_unit.set_const::<22usize, 1u8>({
             let more_spoken: u8 = unsafe { ::std::mem::transmute(more_spoken) };
             more_spoken as u64
+        });
+        __bindgen_bitfield_unit.set_const::<23usize, 1u8>({
+            let rest: u8 = unsafe { ::std::mem::transmute(rest) };
+            rest as u64
         });
         __bindgen_bitfield_unit
     }

@@ -225,3 +225,14 @@ fn requests_and_answers_in_pieces_are_believed() {
 fn pieces_of_any_number_are_believed_of_a_client_in_a_loop() {
     assert_believed("answers", |seed| Talk::new(seed).uneven_requests((5, 40), (0, 0), (1..=1, 0), (1..=4, 4 * MS)));
 }
+
+#[test]
+fn the_rest_of_a_request_is_not_taken_for_one_where_a_connection_was_joined_within_it() {
+    let config = Config::default();
+    let packets = Talk::new(1).requests((5, 40), (0, 80), (5, 150 * MS), WHOLE).packets();
+    for skipped in 2..40 {
+        let first = epochs(&config, &packets[skipped..])[0];
+        let all_ns = u64::from(first.answered) * 600 * MS;
+        assert!(first.answered_ns >= all_ns, "after {skipped} packets: {} in {} ns", first.answered, first.answered_ns);
+    }
+}
