@@ -250,6 +250,14 @@ static __always_inline void dwell_clock_was_set(union dwell_response_state *stat
 /* A pause that ends everything, within the range of ticks. */
 #define DWELL_FOREVER_NS (1ULL << (30 + DWELL_TICK_SHIFT))
 
+/* Returns when an epoch is ended without a packet: a quarter of it later. What it has does not depend on when that is noticed.
+ */
+static __always_inline __u64 dwell_epoch_due(const struct dwell_epoch_clock *clock,
+					     const struct dwell_response_config *config)
+{
+	return clock->end_ns + (config->epoch_ns >> 2);
+}
+
 /* Ends the epoch if it is over at `now_ns`; ~0 ends it in any case. Returns 0 if
  * it is not over, or was empty.
  */
@@ -263,6 +271,8 @@ static __always_inline int dwell_response_end(union dwell_response_state *state,
 		return 0;
 	if (now_ns == ~0ULL)
 		now_ns = clock->last_ns + DWELL_FOREVER_NS;
+	else if (now_ns > dwell_epoch_due(clock, config))
+		now_ns = dwell_epoch_due(clock, config);
 	if (config->estimator == DWELL_ESTIMATE_AUTO) {
 		dwell_age_run(&state->adaptive, config, now_ns);
 		dwell_turn_age(&state->adaptive, config, now_ns);
@@ -290,10 +300,13 @@ static __always_inline int dwell_response_step(union dwell_response_state *state
 	struct dwell_epoch_clock *clock = &state->clock;
 	__u64 now_ns = arrival->time_ns;
 	int is_auto = config->estimator == DWELL_ESTIMATE_AUTO, ends, next = 0;
+	int was_due = clock->packets && now_ns >= dwell_epoch_due(clock, config);
 
-	if (is_auto)
+	if (is_auto && !was_due)
 		next = dwell_turn_before(&state->adaptive, config, arrival);
 	ends = dwell_response_end(state, config, now_ns, ended);
+	if (is_auto && was_due)
+		next = dwell_turn_before(&state->adaptive, config, arrival);
 	if (next)
 		dwell_turn_next(&state->adaptive, config, arrival);
 	if (clock->last_ns > now_ns && clock->last_ns - now_ns >= config->epoch_ns) {

@@ -142,11 +142,13 @@ static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 
 		dwell_slot_unlock(slot);
 }
 
-/* Ends the epoch of a connection that is measured, as of `now_ns` or, with ~0, whatever the time, and reports it. */
+/* Ends the epoch of a connection that is measured if that is due at `now_ns` or, with ~0, whatever the time, and reports it. */
 static __always_inline void dwell_slot_finish(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
 					      struct dwell_response_event *record)
 {
-	if (!slot->unmeasured && dwell_slot_end_epoch(table, slot, now_ns, record))
+	if (!slot->unmeasured &&
+	    now_ns >= dwell_epoch_due(&slot->state.clock, &dwell_response_program_of(table)->response) &&
+	    dwell_slot_end_epoch(table, slot, now_ns, record))
 		dwell_slot_report(table, slot, record);
 }
 

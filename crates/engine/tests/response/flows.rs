@@ -281,3 +281,35 @@ fn places_of_flows_that_are_over_go_to_others_again_and_again() {
         }
     }
 }
+
+#[test]
+fn what_an_epoch_has_depends_neither_on_addresses_nor_on_when_its_end_is_noticed() {
+    let epochs = |client: u8| {
+        let frame = |seq: u32, payload: u32, ack: u32| {
+            let builder = PacketBuilder::ipv4([10, 0, 0, client], [10, 0, 1, 1], 64).tcp(40000, 80, seq, 500).ack(ack);
+            let mut data = Vec::new();
+            builder.write(&mut data, &vec![7; payload as usize]).unwrap();
+            data
+        };
+        let watch = Watch { max_flows: 1000, ..Watch::default() };
+        let mut seen = Seen { tracker: Tracker::new(&watch), records: Vec::new(), last_ns: START };
+        // Answers end, and requests follow, at all times before and after the ends of epochs.
+        for turn in 0..600 {
+            let (asked_ns, latency_ns) =
+                (seen.last_ns + (5 + u64::from(turn) * 53 % 211) * MS, (7 + u64::from(turn) * 37 % 60) * MS);
+            for time_ns in (seen.last_ns..asked_ns).step_by(MS as usize) {
+                let records = &mut seen.records;
+                seen.tracker.sweep(time_ns, |record| records.push(record));
+            }
+            seen.packet(asked_ns, &frame(1 + 300 * turn, 300, 1 + 5000 * turn));
+            seen.packet(asked_ns + latency_ns, &frame(301 + 300 * turn, 0, 5001 + 5000 * turn));
+        }
+        let figures = |record: Record| (record.epoch.start_ns, record.epoch.answered, record.epoch.answered_ns);
+        seen.finish().into_iter().map(figures).collect::<Vec<_>>()
+    };
+    let first = epochs(1);
+    assert!(first.len() > 60);
+    for client in 2..30 {
+        assert_eq!(epochs(client), first, "client {client}");
+    }
+}
