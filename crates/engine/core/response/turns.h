@@ -543,7 +543,7 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
-	if (!known && arrival->seq != state->next_seq) /* no SYN came before */
+	if (!known && !turn->sent) /* no SYN came before */
 		turn->rest = 1;
 	if (dwell_turn_skips(state, arrival) || (turn->rest && dwell_content_kind(arrival) != DWELL_CONTENT_TEXT))
 		return 0;

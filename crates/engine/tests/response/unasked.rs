@@ -155,14 +155,12 @@ fn outcome(talk: impl Fn(u64) -> Talk) -> Outcome {
 #[track_caller]
 fn assert_not_wrong(name: &str, talk: impl Fn(u64) -> Talk) {
     let outcome = outcome(talk);
-    println!("{name}: {outcome:?}");
     assert!(50 * outcome.wrong <= outcome.epochs, "{name}: {outcome:?}");
 }
 
 #[track_caller]
 fn assert_believed(name: &str, talk: impl Fn(u64) -> Talk) {
     let outcome = outcome(talk);
-    println!("{name}: {outcome:?}");
     assert!(10 * outcome.believed >= 9 * outcome.epochs, "{name}: {outcome:?}");
     assert!(100 * outcome.wrong <= outcome.believed, "{name}: {outcome:?}");
 }
