@@ -145,7 +145,8 @@ impl Write for RecordFile {
                     let half = (written - whole) as u64;
                     // The error that is reported is the one before.
                     let _ = self.cut(half.min(contiguous));
-                    return Err(error);
+                    // The next call meets the error again, and the caller knows how many lines are there.
+                    return if whole > 0 { Ok(whole) } else { Err(error) };
                 }
             }
         }

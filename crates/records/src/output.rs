@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{Flush, Format, Keep, Record, Sink, SinkError, Source};
+use crate::{Flush, Format, Keep, Record, Sink, SinkError, Source, counted};
 
-/// The output of a verb. After an error nothing more is written.
+/// The output of a verb. After an error nothing more is written, unless the sink goes on.
 pub struct Output {
     format: Box<dyn Format>,
     sink: Sink,
@@ -60,8 +60,12 @@ impl Output {
         }
     }
 
-    /// Adds counters of what could not be kept, but for what is 0.
+    /// Adds counters of what could not be written or kept, but for what is 0.
     pub fn count_kept(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
+        let (_, lines_lost) = self.sink.lost_lines();
+        if lines_lost > 0 {
+            counters.push(("lines_lost".into(), lines_lost));
+        }
         if let Some(keep) = &self.keep {
             keep.count(counters);
         }
@@ -70,6 +74,12 @@ impl Output {
     /// Keeps what is left. Returns what is missing, for a person, if anything is. Later records are not kept.
     pub fn finish_keeping(&mut self) -> Option<String> {
         self.keep.take().and_then(|mut keep| keep.finish(&self.source))
+    }
+
+    /// Returns what is missing in a file that goes on after errors, for a person, if anything is.
+    pub fn missing_lines(&self) -> Option<String> {
+        let (output, lost) = self.sink.lost_lines();
+        (lost > 0).then(|| format!("{} could not be written to {output}", counted(lost, "line", "lines")))
     }
 
     /// Writes lines of the caller's own, whatever the format.

@@ -6,6 +6,8 @@ use std::{
     os::fd::AsFd,
 };
 
+use crate::counted;
+
 /// When a sink writes its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
@@ -32,7 +34,7 @@ pub enum SinkError {
         /// The system's error.
         io: io::Error,
         /// What to do about it, or nothing.
-        remedy: &'static str,
+        remedy: String,
     },
 }
 
@@ -48,7 +50,8 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), SinkError> {
 }
 
 /// A buffer of whole records in front of a file, pipe or terminal. It ends at its first error, which the caller gets:
-/// later records are dropped silently. Dropping a sink writes the rest and ignores failures, so flush first.
+/// later records are dropped silently; one that is [`Sink::lasting`] goes on. Dropping a sink writes the rest and ignores
+/// failures, so flush first.
 pub struct Sink {
     name: String,
     /// `None` after an error.
@@ -57,6 +60,16 @@ pub struct Sink {
     buffer: Vec<u8>,
     is_coloured: bool,
     width: Option<usize>,
+    lasting: Option<Lasting>,
+}
+
+/// How a sink goes on after errors.
+struct Lasting {
+    report: fn(&str),
+    /// Whether the last write failed, so that the next failure is no news.
+    is_failing: bool,
+    /// Lines that were never written.
+    lost_lines: u64,
 }
 
 const FULL: usize = 64 * 1024;
@@ -71,6 +84,7 @@ impl Sink {
             buffer: Vec::with_capacity(2 * FULL),
             is_coloured: false,
             width: None,
+            lasting: None,
         }
     }
 
@@ -80,6 +94,19 @@ impl Sink {
         self.is_coloured = anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never;
         self.width = terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into());
         self
+    }
+
+    /// Lets the sink go on after errors, unless its reader has closed it: lines that cannot be written are counted, and `report` gets
+    /// a sentence at the first error after a success, and one when writing works again.
+    #[must_use]
+    pub fn lasting(mut self, report: fn(&str)) -> Sink {
+        self.lasting = Some(Lasting { report, is_failing: false, lost_lines: 0 });
+        self
+    }
+
+    /// Returns the output's name and the number of lines that are missing there so far; 0 if it does not go on after errors.
+    pub fn lost_lines(&self) -> (&str, u64) {
+        (&self.name, self.lasting.as_ref().map_or(0, |lasting| lasting.lost_lines))
     }
 
     /// Returns the width of the terminal in characters. `None` if it is not a terminal.
@@ -130,16 +157,58 @@ impl Sink {
     ///
     /// [`SinkError`], once, if that failed.
     pub fn flush(&mut self) -> Result<(), SinkError> {
-        let result = match &mut self.write {
-            Some(write) if !self.buffer.is_empty() => write.write_all(&self.buffer).and_then(|()| write.flush()),
-            _ => Ok(()),
-        };
+        let (mut left, mut result) = (&self.buffer[..], Ok(()));
+        if let Some(write) = self.write.as_mut().filter(|_| !self.buffer.is_empty()) {
+            result = write_all(write, &mut left).and_then(|()| write.flush());
+            if let (Some(lasting), false) = (&mut self.lasting, is_closed(&result)) {
+                lasting.follow(&self.name, &result, left);
+                result = Ok(());
+            }
+        }
         self.buffer.clear();
         result.map_err(|io| {
             self.write = None;
             classify(&self.name, io)
         })
     }
+}
+
+impl Lasting {
+    /// Counts the lines in what is left after a write, and reports a change.
+    fn follow(&mut self, output: &str, result: &io::Result<()>, left: &[u8]) {
+        self.lost_lines += left.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let was_failing = std::mem::replace(&mut self.is_failing, result.is_err());
+        match result {
+            Err(io) if !was_failing => {
+                let remedy = remedy(io).map_or(String::new(), |remedy| format!(": {remedy}"));
+                (self.report)(&format!(
+                    "cannot write to {output}: {io}; measuring goes on, and lines are missing there until that works{remedy}"
+                ));
+            }
+            Ok(()) if was_failing => {
+                let lines = counted(self.lost_lines, "line is", "lines are");
+                (self.report)(&format!("writing to {output} works again: {lines} missing there"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes all, and leaves in `left` what could not be written.
+fn write_all(write: &mut impl Write, left: &mut &[u8]) -> io::Result<()> {
+    while !left.is_empty() {
+        match write.write(left) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => *left = &left[written..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_closed(result: &io::Result<()>) -> bool {
+    matches!(result, Err(error) if error.kind() == ErrorKind::BrokenPipe)
 }
 
 impl Drop for Sink {
@@ -150,14 +219,20 @@ impl Drop for Sink {
 
 fn classify(output: &str, io: io::Error) -> SinkError {
     let output = output.to_string();
-    let remedy = match io.kind() {
-        ErrorKind::BrokenPipe => return SinkError::Closed { output },
-        ErrorKind::StorageFull => ": free some space, or write elsewhere",
-        ErrorKind::QuotaExceeded => ": raise the quota, or write elsewhere",
-        ErrorKind::FileTooLarge => ": raise the limit (ulimit -f), or write elsewhere",
-        _ => "",
-    };
+    if io.kind() == ErrorKind::BrokenPipe {
+        return SinkError::Closed { output };
+    }
+    let remedy = remedy(&io).map_or(String::new(), |remedy| format!(": {remedy}, or write elsewhere"));
     SinkError::Failed { output, io, remedy }
+}
+
+fn remedy(io: &io::Error) -> Option<&'static str> {
+    match io.kind() {
+        ErrorKind::StorageFull => Some("free some space"),
+        ErrorKind::QuotaExceeded => Some("raise the quota"),
+        ErrorKind::FileTooLarge => Some("raise the limit (ulimit -f)"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -80,9 +80,11 @@ impl StoreArgs {
 }
 
 /// Ends what is kept of a run, and returns the exit status of one that would end with `exit`: data that is missing in the
-/// store makes it incomplete.
+/// store or in the file of `--write` makes it incomplete.
 pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
-    complete(output.and_then(Output::finish_keeping), exit)
+    let Some(output) = output else { return exit };
+    let exit = complete(output.missing_lines(), exit);
+    complete(output.finish_keeping(), exit)
 }
 
 /// Returns the failure of a run with an option that says nothing of a store that is a file.
@@ -96,7 +98,7 @@ pub fn unusable(error: StoreError) -> Failure {
     Failure::new(exit, error)
 }
 
-/// Tells what is missing in the store, if anything is, and returns the exit status of a run that would end with `exit`.
+/// Tells what is missing, if anything is, and returns the exit status of a run that would end with `exit`.
 pub fn complete(missing: Option<String>, exit: Exit) -> Exit {
     match missing {
         None => exit,

@@ -19,6 +19,7 @@ use nix::{
 use crate::{
     args::bytes,
     exit::{Exit, Failure},
+    log::log,
     stop::{Stop, hangups},
 };
 
@@ -50,13 +51,13 @@ impl WriteArgs {
         }
     }
 
-    /// Opens the file; `None` if there is to be none.
+    /// Opens the file; `None` if there is to be none. Where it cannot be written any more, the verb goes on, and lines are counted.
     ///
     /// # Errors
     ///
     /// If it cannot be written, or rotated.
     pub fn file(&self) -> Result<Option<Sink>, Failure> {
-        self.open_as(Sink::file)
+        Ok(self.open_as(Sink::file)?.map(|sink| sink.lasting(|sentence| log(sentence))))
     }
 
     /// The same for a verb that goes on where the file cannot be written any more.
