@@ -11,7 +11,7 @@ impl Collector {
     /// Prints what was counted in the run, at its end.
     pub(super) fn print_status(&mut self, now_ns: u64) -> Result<(), Error> {
         let joined = self.joiner.counters();
-        let status = Status {
+        let mut status = Status {
             verb: Verb::Collect,
             time_ns: Some(now_ns),
             last: true,
@@ -22,6 +22,7 @@ impl Collector {
         };
         match &mut self.print {
             Some(print) => {
+                print.output.count_kept(&mut status.counters);
                 print.output.write(&Record::Status(&status))?;
                 Ok(print.output.flush()?)
             }

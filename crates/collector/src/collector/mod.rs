@@ -321,10 +321,11 @@ impl Collector {
         self.report_until(settled_ns, now_ns + self.config.window_ns)?;
         self.stop_gray(now_ns)?;
         self.print_status(now_ns)?;
-        match &mut self.forward {
-            Some(forward) => forward.finish(&mut self.store),
-            None => Ok(()),
+        if let Some(forward) = &mut self.forward {
+            forward.finish(&mut self.store)?;
         }
+        let missing = self.print.as_ref().and_then(|print| print.output.missing_lines());
+        missing.map_or(Ok(()), |missing| Err(Error::Unwritten(missing)))
     }
 
     /// Forwards waiting rows to the server, if there is one.
