@@ -70,7 +70,7 @@ metrics! {
     DEVICE_DELIVERS = gauge("dwell_lb_device_delivers", ["device"],
         "0 if a device is known to take no packets from XDP, so that its backends get no connections; else 1.");
     TABLE_EVENTS = counter("dwell_lb_table_events_total", ["event"],
-        "Connections that lost their slot or found none, and epochs of latency that were lost, by name.");
+        "Connections that lost their slot, found none, or were not measured for want of room, and epochs of latency that were lost, by name.");
     PRESSURE = gauge("dwell_lb_table_pressure", [],
         "1 if the connection table had no room for all connections in the last interval, so that weights are held.");
     HEARTBEAT = gauge("dwell_lb_heartbeat_timestamp_seconds", [],

@@ -9,7 +9,8 @@ use dwell_balancer::{
 };
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { zero_rtt_vips: 8, zero_rtt_servers: 1024, connections: 1000, vips: 40, reals: 400 };
+const LIMITS: Limits =
+    Limits { zero_rtt_vips: 8, zero_rtt_servers: 1024, connections: 1000, measured: 1000, vips: 40, reals: 400 };
 
 /// VIPs by the last byte of their address, each with its backends by theirs.
 fn config(vips: &[(u8, Vec<u8>)]) -> Config {

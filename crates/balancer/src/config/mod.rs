@@ -96,6 +96,8 @@ pub struct Config {
 pub struct Limits {
     /// The number of connections that are tracked at once.
     pub connections: u32,
+    /// The number of connections that are measured at once.
+    pub measured: u32,
     /// The number of VIPs.
     pub vips: u32,
     /// The number of backends of all VIPs, including those that are leaving.
@@ -289,8 +291,15 @@ fn seed(value: &DeValue<'_>) -> Result<u64, Problem> {
 }
 
 fn read_limits(root: &mut Table<'_>) -> Limits {
-    let mut limits =
-        Limits { connections: 1_000_000, vips: 1024, reals: 16_384, zero_rtt_vips: 8, zero_rtt_servers: 1024 };
+    let connections = 1_000_000;
+    let mut limits = Limits {
+        connections,
+        measured: usually_measured(connections),
+        vips: 1024,
+        reals: 16_384,
+        zero_rtt_vips: 8,
+        zero_rtt_servers: 1024,
+    };
     let Some(mut table) = root.table("limits") else {
         return limits;
     };
@@ -301,10 +310,18 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
     ] {
         *limit = table.get(key, whole(range)).unwrap_or(*limit);
     }
+    let measured = usually_measured(limits.connections);
+    limits.measured = table.get("measured", whole(1..=limits.connections)).unwrap_or(measured);
     limits.zero_rtt_vips = table.get("zero_rtt_vips", whole(0..=1024)).unwrap_or(limits.zero_rtt_vips);
     limits.zero_rtt_servers = table.get("zero_rtt_servers", whole(1..=65_536)).unwrap_or(limits.zero_rtt_servers);
     table.finish();
     limits
+}
+
+/// The number of connections that are measured at once unless the configuration says otherwise: all of a small table, and of others
+/// as many as show how backends do.
+fn usually_measured(connections: u32) -> u32 {
+    connections.min((connections / 4).max(65_536))
 }
 
 fn read_tunnel(root: &mut Table<'_>) -> Tunnel {

@@ -445,6 +445,7 @@ fn random() -> u64 {
 fn options(config: &Config, hash_seed: u64) -> PlaneOptions {
     PlaneOptions {
         max_connections: config.limits.connections,
+        max_measured: config.limits.measured,
         max_vips: config.limits.vips,
         max_reals: config.limits.reals,
         max_zero_vips: config.limits.zero_rtt_vips,

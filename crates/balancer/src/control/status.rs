@@ -69,7 +69,8 @@ impl Balancer {
             xdp: self.xdp_status(),
             devices: self.devices.status(),
             table: counters.map_or_else(Default::default, |counters| {
-                TABLE_EVENTS.map(|event| (event.name().to_owned(), counters.table.get(event))).into()
+                let events = TABLE_EVENTS.map(|event| (event.name().to_owned(), counters.table.get(event)));
+                events.into_iter().chain([("unmeasured".to_owned(), counters.unmeasured)]).collect()
             }),
             connection_ids: counters.map_or_else(Default::default, |counters| {
                 let all = CidEvent::ALL.iter();

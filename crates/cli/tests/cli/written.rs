@@ -235,7 +235,7 @@ fn root_a_full_disk_ends_no_run_and_lines_follow_when_there_is_room_again() {
     assert!(run.stderr.contains("dwell: writing to full/r.jsonl works again: "), "{}", run.stderr);
     assert!(run.stderr.contains(" could not be written to full/r.jsonl\n"), "{}", run.stderr);
     assert!(kept.len() > before && before > 100_000 && kept.ends_with('\n'), "{before} {}", kept.len());
-    let last = kept.lines().map(object).last().unwrap();
+    let last = kept.lines().last().map(object).unwrap();
     assert_eq!(last["type"], "rtt.status");
     assert!(last["counters"]["lines_lost"].as_u64().unwrap() > 0, "{last}");
 }

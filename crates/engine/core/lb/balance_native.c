@@ -429,6 +429,11 @@ void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 ti
 	dwell_balance_sweep_bucket(&table, bucket, reason);
 }
 
+__u32 dwell_balance_slot_bytes(void)
+{
+	return sizeof(struct dwell_slot);
+}
+
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address)
 {
 	return dwell_vip_filter_bit(&address);

@@ -66,6 +66,10 @@ __u32 dwell_balance_packet(struct dwell_balancer *balancer, void *data, __u32 *b
  */
 void dwell_balance_sweep(struct dwell_balancer *balancer, __u32 bucket, __u64 time_ns, __u32 reason);
 
+/* Returns the bytes of a connection in the kernel's table, without its share of a bucket, and without the state that it has if it
+ * is measured.
+ */
+__u32 dwell_balance_slot_bytes(void);
 /* Returns an address's bit in struct dwell_vip_filter. */
 __u32 dwell_balance_vip_filter_bit(struct dwell_address address);
 /* Returns the entry of a Maglev table of this size that has the successor of a server. */

@@ -9,7 +9,7 @@
 #include "lb/zero_rtt_types.h"
 
 /* Version of the pinned maps, raised whenever those of another build would be misread. */
-#define DWELL_BALANCE_LAYOUT 8
+#define DWELL_BALANCE_LAYOUT 9
 
 /* The key of a virtual address that clients connect to. Each address of a VIP also has an entry with the protocol ICMP
  * or ICMPv6 and port 0, whose number is 0.
@@ -127,6 +127,8 @@ struct dwell_balance_config {
 	__u32 cid_mask;                /* connection IDs that are cached, minus 1 */
 	__u32 redirects_back;          /* frames leave the device where they arrived by a redirect, not by XDP_TX */
 	__u32 max_vips;                /* distance between a VIP's tables */
+	__u32 states;                  /* connections that are measured at the same time */
+	__u32 reserved;
 };
 
 /* Frames that XDP programs gave to a device. */
@@ -140,8 +142,8 @@ struct dwell_transmit {
 
 /* Pinned with the maps, so that another process uses them as they were created. */
 struct dwell_balance_layout {
-	__u32 layout; /* DWELL_BALANCE_LAYOUT */
-	__u32 slot_bytes;
+	__u32 layout;     /* DWELL_BALANCE_LAYOUT */
+	__u32 slot_bytes; /* of a slot and a state */
 	__u64 table_seed;
 	__u32 estimator;  /* enum dwell_estimator whose state the slots hold */
 	__u32 chain_slot; /* slot that another program calls, plus 1; 0: none */
@@ -205,6 +207,7 @@ struct dwell_balance_counters {
 	__u64 reason[DWELL_REASONS];
 	__u64 zero[DWELL_ZERO_COUNTERS];
 	__u64 unfinished; /* SYNs whose checksum was left to a device */
+	__u64 unmeasured; /* connections that were to be measured while too many others were */
 };
 
 /* What a backend's end of the tunnel did with a packet. Each has a counter. */

@@ -145,11 +145,15 @@ static __always_inline __u32 dwell_slot_mark(struct dwell_slot *slot, const stru
 /* Fetches the cache lines that the estimator is about to need at once, so that it does not wait for one after the
  * other.
  */
-static __always_inline void dwell_slot_prefetch(const struct dwell_slot *slot)
+static __always_inline void dwell_slot_prefetch(void *embedder, const struct dwell_slot *slot)
 {
-	(void)*(const volatile __u8 *)&slot->state.clock;
-	(void)*(const volatile __u8 *)&slot->state.adaptive.gaps;
-	(void)*(const volatile __u8 *)&slot->state.adaptive.sent;
+	const union dwell_response_state *state = dwell_state_at(embedder, slot);
+
+	if (!state)
+		return;
+	(void)*(const volatile __u8 *)&state->clock;
+	(void)*(const volatile __u8 *)&state->adaptive.gaps;
+	(void)*(const volatile __u8 *)&state->adaptive.sent;
 }
 
 /* Steps the estimator of a connection. */
@@ -165,8 +169,7 @@ static __always_inline void dwell_slot_measure(struct dwell_table *table, struct
 	}
 	if (dwell_same_key(&slot->head.key, &packet->key)) {
 		dwell_arrival_of(&arrival, packet, DWELL_KEY_5TUPLE, dwell_now(table->clock));
-		if (dwell_slot_step(table, slot, &arrival, record))
-			dwell_slot_report(table, slot, record);
+		dwell_slot_step(table, slot, &arrival, record);
 	} else { /* the slot has been reused */
 		dwell_table_count(table, DWELL_FLOWS_CONTENDED);
 	}
@@ -348,13 +351,13 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 }
 
 /* Moves a locked slot to the real that was selected for the packet. */
-static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
+static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot, __u32 slot_index,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
 	dwell_slot_finish(table, slot, ~0ULL, record);
 	slot->lb.real = packet->lb.real;
 	slot->lb.vip = packet->lb.vip;
-	dwell_slot_begin(slot, packet);
+	dwell_slot_begin(table, slot, slot_index, packet);
 	slot->packets = 0;
 	slot->trusted = 0;
 	dwell_slot_set_newest(slot, dwell_seq_end(packet));
@@ -401,7 +404,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 			packet->lb.real = slot->lb.real;
 			reason = DWELL_REASON_CONNECTION;
 		} else if (reason != DWELL_REASON_CONNECTION) {
-			dwell_slot_move(table, slot, packet, record);
+			dwell_slot_move(table, slot, slot_index, packet, record);
 		}
 		dwell_slot_mark(slot, packet, dwell_now_coarse(table->clock));
 		slot->head.seen = dwell_now_coarse(table->clock);
@@ -443,7 +446,7 @@ static __always_inline __u32 dwell_balance_flow(DWELL_FRAME *frame, struct dwell
 		packet->lb.real = slot->lb.real;
 		packet->lb.vip = slot->lb.vip;
 		if (slot->measured)
-			dwell_slot_prefetch(slot);
+			dwell_slot_prefetch(table->embedder, slot);
 		DWELL_BARRIER();
 		/* the slot may have been reused: another look-up would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&slot->head.key, &packet->key)))

@@ -26,6 +26,7 @@ struct dwell_arrival;
 struct dwell_response_event;
 struct dwell_response_program;
 struct dwell_slot;
+union dwell_response_state;
 
 /* Returns the configuration that the program was loaded with. Never null. */
 static __always_inline const struct dwell_response_program *dwell_response_program_of(struct dwell_table *table);
@@ -46,16 +47,27 @@ static __always_inline struct dwell_response_event *dwell_response_record(struct
  */
 static __always_inline void dwell_response_emit(struct dwell_table *table, struct dwell_response_event *record);
 
+/* Returns the estimator's state of a slot; null if it has none. */
+static __always_inline union dwell_response_state *dwell_state_at(void *embedder, const struct dwell_slot *slot);
+
+/* Returns a state for an acquired slot that has none, as its index plus 1; 0 if there is none left. Either states have a pool,
+ * and slots take one when they need it, or each slot has its own, with its index.
+ */
+static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index);
+
+/* Undoes dwell_state_take(). */
+static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state);
+
 /* Steps the estimator of a locked slot: dwell_response_step(), or a call of it. Returns true if an epoch ended, which
  * is then in record->epoch.
  */
-static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
-					   const struct dwell_arrival *arrival, struct dwell_response_event *record);
+static __always_inline int dwell_state_step(struct dwell_table *table, union dwell_response_state *state,
+					    const struct dwell_arrival *arrival, struct dwell_response_event *record);
 
 /* Ends the epoch of a locked slot if it is over at `now_ns` (~0: in any case): dwell_response_end(), or a call of it.
  * Returns true if there was one to report, which is then in record->epoch.
  */
-static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
-						struct dwell_response_event *record);
+static __always_inline int dwell_state_end(struct dwell_table *table, union dwell_response_state *state, __u64 now_ns,
+					   struct dwell_response_event *record);
 
 #endif

@@ -275,6 +275,7 @@ union dwell_response_state {
 		__u8 estimator[380];
 		__u32 tunnel; /* what encloses the flow (parse/walk.h): the slot's, where no estimator has anything */
 	};
+	__u32 next; /* of a state that no slot has: index of the next one, plus 1; 0: none */
 };
 _Static_assert(__builtin_offsetof(struct dwell_auto_state, timers) < 380, "the tunnel's place");
 

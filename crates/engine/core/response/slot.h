@@ -9,12 +9,29 @@
 #include "response/response.h"
 #include "response/response_event.h"
 
-/* One flow. Its packets may arrive on several CPUs at once: each tries the lock for a while, and then gives the packet
- * up and counts it. The first cache line holds all that the balancer needs to forward a packet.
+/* The lock of a slot and, as whoever unlocks it must not undo what others write, which state its estimator has. */
+union dwell_slot_lock {
+	__u32 word;
+	struct {
+		__u8 locked;
+		__u8 state_high; /* index of the state, plus 1; 0: it has none */
+		__u16 state_low;
+	};
+};
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define DWELL_SLOT_LOCKED 1U
+#else
+#define DWELL_SLOT_LOCKED (1U << 24)
+#endif
+#define DWELL_STATES_MAX ((1U << 24) - 1)
+
+/* One flow, but for the state of its estimator, which not every connection of a balancer has. Its packets may arrive on several
+ * CPUs at once: each tries the lock for a while, and then gives the packet up and counts it. One cache line holds all that the
+ * balancer needs to forward a packet.
  */
 struct dwell_slot {
 	struct dwell_head head;
-	__u32 lock;
+	union dwell_slot_lock lock;
 	union {
 		/* of `dwell response`: the QUIC connection */
 		struct {
@@ -43,9 +60,14 @@ struct dwell_slot {
 		__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
 		__u16 seq_high;   /* at a balancer: upper half of the client's newest sequence number */
 	};
+};
+_Static_assert(sizeof(struct dwell_slot) == 64, "a cache line");
+
+/* A slot with room for a state: its own, unless states have a pool (response/embed.h). */
+struct dwell_wide_slot {
+	struct dwell_slot slot;
 	union dwell_response_state state;
 };
-_Static_assert(__builtin_offsetof(struct dwell_slot, state) == 64, "a cache line");
 
 /* Packets after which a flow cannot be part of a flood: SYN, ACK, request. */
 #define DWELL_SETTLED_PACKETS 3
@@ -55,9 +77,12 @@ _Static_assert(__builtin_offsetof(struct dwell_slot, state) == 64, "a cache line
 
 static __always_inline int dwell_slot_lock(struct dwell_slot *slot)
 {
-	for (int i = 0; i < DWELL_SLOT_LOCK_TRIES; i++)
-		if (__sync_val_compare_and_swap(&slot->lock, 0, 1) == 0)
+	for (int i = 0; i < DWELL_SLOT_LOCK_TRIES; i++) {
+		__u32 free = *(volatile __u32 *)&slot->lock.word & ~DWELL_SLOT_LOCKED;
+
+		if (__sync_val_compare_and_swap(&slot->lock.word, free, free | DWELL_SLOT_LOCKED) == free)
 			return 1;
+	}
 	return 0;
 }
 
@@ -66,10 +91,22 @@ static __always_inline void dwell_slot_unlock(struct dwell_slot *slot)
 {
 	if (DWELL_STORES_IN_ORDER) {
 		DWELL_BARRIER();
-		*(volatile __u32 *)&slot->lock = 0;
+		*(volatile __u8 *)&slot->lock.locked = 0;
 	} else {
-		__sync_lock_test_and_set(&slot->lock, 0);
+		__sync_fetch_and_and(&slot->lock.word, ~DWELL_SLOT_LOCKED);
 	}
+}
+
+/* Returns the index of the state that a slot has, plus 1; 0: none. */
+static __always_inline __u32 dwell_slot_state(const struct dwell_slot *slot)
+{
+	return (__u32)slot->lock.state_high << 16 | slot->lock.state_low;
+}
+
+static __always_inline void dwell_slot_set_state(struct dwell_slot *slot, __u32 state)
+{
+	*(volatile __u8 *)&slot->lock.state_high = state >> 16;
+	*(volatile __u16 *)&slot->lock.state_low = state;
 }
 
 /* Returns true for an epoch that shows nothing, which has no record: the flows of a flood, of few packets each, would fill the
@@ -84,7 +121,7 @@ static __always_inline int dwell_slot_is_brief(const struct dwell_slot *slot, co
 	return !(slot->head.flags & DWELL_HEAD_SETTLED) && epoch->requests <= (slot->head.proto == DWELL_PROTO_UDP);
 }
 
-static __always_inline void dwell_slot_report(struct dwell_table *table, const struct dwell_slot *slot,
+static __always_inline void dwell_slot_report(struct dwell_table *table, const struct dwell_slot *slot, __u32 tunnel,
 					      struct dwell_response_event *record)
 {
 	const struct dwell_flow_key *key = &slot->head.key;
@@ -100,8 +137,8 @@ static __always_inline void dwell_slot_report(struct dwell_table *table, const s
 	record->event = DWELL_EVENT_RESPONSE;
 	record->proto = slot->head.proto;
 	record->key_kind = slot->key_kind;
-	record->interface = dwell_interface_in(key->interface, slot->state.tunnel);
-	record->tunnel = slot->state.tunnel;
+	record->interface = dwell_interface_in(key->interface, tunnel);
+	record->tunnel = tunnel;
 	record->src = from_b ? key->b : key->a;
 	record->dst = from_b ? key->a : key->b;
 	record->src_port = has_id ? 0 : from_b ? key->b_port : key->a_port;
@@ -146,10 +183,31 @@ static __always_inline void dwell_slot_release(struct dwell_table *table, __u32 
 static __always_inline void dwell_slot_finish(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
 					      struct dwell_response_event *record)
 {
-	if (!slot->unmeasured &&
-	    now_ns >= dwell_epoch_due(&slot->state.clock, &dwell_response_program_of(table)->response) &&
-	    dwell_slot_end_epoch(table, slot, now_ns, record))
-		dwell_slot_report(table, slot, record);
+	union dwell_response_state *state = dwell_state_at(table->embedder, slot);
+
+	if (state && now_ns >= dwell_epoch_due(&state->clock, &dwell_response_program_of(table)->response) &&
+	    dwell_state_end(table, state, now_ns, record))
+		dwell_slot_report(table, slot, state->tunnel, record);
+}
+
+/* Steps the estimator of a locked slot that has a state. */
+static __always_inline void dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
+					    const struct dwell_arrival *arrival, struct dwell_response_event *record)
+{
+	union dwell_response_state *state = dwell_state_at(table->embedder, slot);
+
+	if (state && dwell_state_step(table, state, arrival, record))
+		dwell_slot_report(table, slot, state->tunnel, record);
+}
+
+/* Gives the state of an acquired slot back. */
+static __always_inline void dwell_slot_drop_state(struct dwell_table *table, struct dwell_slot *slot)
+{
+	__u32 state = dwell_slot_state(slot);
+
+	dwell_slot_set_state(slot, 0);
+	if (state)
+		dwell_state_give(table, state);
 }
 
 static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 slot_index, __u32 reason)
@@ -162,19 +220,32 @@ static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 sl
 		return;
 	if (record)
 		dwell_slot_finish(table, slot, ~0ULL, record);
+	dwell_slot_drop_state(table, slot);
 	/* a CPU that found the flow before must notice that it is gone */
 	__builtin_memset(&slot->head.key, 0xff, sizeof(slot->head.key));
 }
 
-/* Begins the state of a connection, unless it is one of a balancer's that is not measured: five or six cache lines. */
-static __always_inline void dwell_slot_begin(struct dwell_slot *slot, const struct dwell_packet *packet)
+/* Begins the state of a connection, five or six cache lines, unless it is one of a balancer's that is not measured: none is to
+ * be, or too many are already.
+ */
+static __always_inline void dwell_slot_begin(struct dwell_table *table, struct dwell_slot *slot, __u32 slot_index,
+					     const struct dwell_packet *packet)
 {
-	slot->measured = packet->lb.measured;
-	slot->unmeasured = packet->lb.vip && !packet->lb.measured;
-	if (slot->unmeasured)
+	union dwell_response_state *state = 0;
+
+	if (packet->lb.vip && !packet->lb.measured) {
+		dwell_slot_drop_state(table, slot);
+	} else {
+		if (!dwell_slot_state(slot))
+			dwell_slot_set_state(slot, dwell_state_take(table, slot_index));
+		state = dwell_state_at(table->embedder, slot);
+	}
+	slot->measured = state && packet->lb.measured;
+	slot->unmeasured = !state;
+	if (!state)
 		return;
-	__builtin_memset(&slot->state, 0, sizeof(slot->state));
-	slot->state.tunnel = packet->tunnel;
+	__builtin_memset(state, 0, sizeof(*state));
+	state->tunnel = packet->tunnel;
 }
 
 /* Decides at once which direction is the client's, before a packet of the other direction, on another CPU, can find the
@@ -188,7 +259,7 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 	if (!slot)
 		return 0;
 	__builtin_memset(&slot->head, 0, sizeof(slot->head));
-	dwell_slot_begin(slot, packet);
+	dwell_slot_begin(table, slot, slot_index, packet);
 	/* a balancer receives only clients' packets */
 	slot->client = packet->lb.vip ? packet->direction & 1
 				      : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
@@ -207,10 +278,12 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 /* Moves a connection here from the slot of its old endpoints if those were silent for DWELL_MIGRATION_COARSE; otherwise
  * they are two connections whose IDs begin alike.
  */
-static __always_inline void dwell_slot_follow(struct dwell_table *table, struct dwell_slot *slot, __u64 token)
+static __always_inline void dwell_slot_follow(struct dwell_table *table, struct dwell_slot *slot,
+					      union dwell_response_state *state, __u64 token)
 {
 	const struct dwell_response_program *program = dwell_response_program_of(table);
 	struct dwell_alias *alias = dwell_alias_at(table->embedder, token & program->alias_mask);
+	union dwell_response_state *from;
 	struct dwell_slot *old;
 	__u32 idle;
 
@@ -225,9 +298,12 @@ static __always_inline void dwell_slot_follow(struct dwell_table *table, struct 
 	if (old->connection.token == dwell_token_short(token)) { /* otherwise the slot has been reused */
 		slot->key_kind = old->key_kind;
 		slot->connection.id = old->connection.id;
-		__builtin_memcpy(slot->state.estimator, old->state.estimator, sizeof(slot->state.estimator));
+		from = dwell_state_at(table->embedder, old);
+		if (from) {
+			__builtin_memcpy(state->estimator, from->estimator, sizeof(state->estimator));
+			__builtin_memset(from->estimator, 0, sizeof(from->estimator));
+		}
 		old->connection.token = 0;
-		__builtin_memset(old->state.estimator, 0, sizeof(old->state.estimator));
 	}
 	dwell_slot_unlock(old);
 }
@@ -256,6 +332,7 @@ static __always_inline void dwell_slot_connection(struct dwell_table *table, con
 						  const struct dwell_packet *packet)
 {
 	struct dwell_slot *slot = (struct dwell_slot *)found->head;
+	union dwell_response_state *state;
 	__u64 token;
 
 	if (packet->key_kind == DWELL_KEY_QUIC_CID)
@@ -263,9 +340,10 @@ static __always_inline void dwell_slot_connection(struct dwell_table *table, con
 	if (!packet->response.cid)
 		return;
 	token = dwell_cid_token(packet, slot->client, table->config->seed);
+	state = dwell_state_at(table->embedder, slot);
 	/* the endpoints are new, or the connection had moved away from them */
-	if (!slot->connection.token && !slot->state.clock.last_ns)
-		dwell_slot_follow(table, slot, token);
+	if (!slot->connection.token && state && !state->clock.last_ns)
+		dwell_slot_follow(table, slot, state, token);
 	if (slot->key_kind == DWELL_KEY_QUIC_CID && slot->connection.token != dwell_token_short(token))
 		dwell_slot_alias(table, slot, found->slot_index, token);
 }
@@ -320,8 +398,7 @@ static __always_inline void dwell_slot_packet(struct dwell_table *table, const s
 	if (packet->kind == DWELL_KIND_UDP)
 		dwell_slot_connection(table, &found, packet);
 	dwell_arrival_of(&arrival, packet, slot->key_kind, dwell_now(table->clock));
-	if (dwell_slot_step(table, slot, &arrival, record))
-		dwell_slot_report(table, slot, record);
+	dwell_slot_step(table, slot, &arrival, record);
 	if (slot->packets < DWELL_SETTLED_PACKETS && ++slot->packets == DWELL_SETTLED_PACKETS)
 		slot->head.flags |= DWELL_HEAD_SETTLED;
 	dwell_slot_unlock(slot);
@@ -339,13 +416,16 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 	for (__u32 way = 0; way < DWELL_WAYS; way++) {
 		struct dwell_slot *slot = dwell_slot_at(table->embedder, dwell_slot_of(bucket, way));
 		struct dwell_response_event *record = dwell_response_record(table);
+		union dwell_response_state *state;
 
 		if (!slot || !record || !(bucket->tags >> 16 * way & 0xffff) || slot->unmeasured ||
 		    !dwell_slot_lock(slot))
 			continue;
 		dwell_slot_finish(table, slot, dwell_now(table->clock), record);
-		dwell_turn_give_up(&slot->state.adaptive, &dwell_response_program_of(table)->response,
-				   dwell_now(table->clock));
+		state = dwell_state_at(table->embedder, slot);
+		if (state)
+			dwell_turn_give_up(&state->adaptive, &dwell_response_program_of(table)->response,
+					   dwell_now(table->clock));
 		dwell_slot_unlock(slot);
 	}
 	dwell_bucket_sweep(table, index, reason, kept);

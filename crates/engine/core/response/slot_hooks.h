@@ -30,7 +30,40 @@ static __always_inline struct dwell_slot *dwell_slot_at(void *embedder, __u32 sl
 {
 	struct dwell_slots *slots = embedder;
 
-	return slot_index < slots->program.table.slots ? &slots->slots[slot_index] : 0;
+	return slot_index < slots->program.table.slots ? &slots->slots[slot_index].slot : 0;
+}
+
+static __always_inline union dwell_response_state *dwell_state_at(void *embedder, const struct dwell_slot *slot)
+{
+	struct dwell_slots *slots = embedder;
+	__u32 state = dwell_slot_state(slot);
+
+	return state ? &slots->slots[state - 1].state : 0;
+}
+
+static __always_inline __u32 *dwell_state_next(void *embedder, __u32 index)
+{
+	struct dwell_slots *slots = embedder;
+
+	return &slots->slots[index].state.next;
+}
+
+static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+{
+	struct dwell_slots *slots = table->embedder;
+	__u32 index = slot_index;
+
+	if (slots->states)
+		index = dwell_pool_take(slots, &slots->state_pool, slots->states, dwell_state_next);
+	return index == DWELL_NO_SLOT ? 0 : index + 1;
+}
+
+static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state)
+{
+	struct dwell_slots *slots = table->embedder;
+
+	if (slots->states)
+		dwell_pool_give(slots, &slots->state_pool, state - 1, dwell_state_next);
 }
 
 static __always_inline struct dwell_pool *dwell_pool_of(void *embedder)
@@ -87,16 +120,16 @@ static __always_inline void dwell_response_emit(struct dwell_table *table, struc
 	slots->events++;
 }
 
-static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
-					   const struct dwell_arrival *arrival, struct dwell_response_event *record)
+static __always_inline int dwell_state_step(struct dwell_table *table, union dwell_response_state *state,
+					    const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
-	return dwell_response_step(&slot->state, &dwell_response_program_of(table)->response, arrival, &record->epoch);
+	return dwell_response_step(state, &dwell_response_program_of(table)->response, arrival, &record->epoch);
 }
 
-static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
-						struct dwell_response_event *record)
+static __always_inline int dwell_state_end(struct dwell_table *table, union dwell_response_state *state, __u64 now_ns,
+					   struct dwell_response_event *record)
 {
-	return dwell_response_end(&slot->state, &dwell_response_program_of(table)->response, now_ns, &record->epoch);
+	return dwell_response_end(state, &dwell_response_program_of(table)->response, now_ns, &record->epoch);
 }
 
 static __always_inline struct dwell_table table_of(struct dwell_slots *slots, struct dwell_clock *clock)

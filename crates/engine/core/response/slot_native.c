@@ -3,7 +3,7 @@
 
 __u32 dwell_slots_stride(void)
 {
-	return sizeof(struct dwell_slot);
+	return sizeof(struct dwell_wide_slot);
 }
 
 __u32 dwell_slots_alias_stride(void)

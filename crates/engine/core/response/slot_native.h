@@ -10,22 +10,23 @@
 
 #define DWELL_RESPONSE_EVENTS 8 /* more than one packet or bucket can cause */
 
-struct dwell_slot;
+struct dwell_wide_slot;
 struct dwell_alias;
 
 struct dwell_slots {
 	struct dwell_response_program program;
 	struct dwell_counters counters;
 	struct dwell_slot_bucket *buckets;
-	struct dwell_slot *slots;
+	struct dwell_wide_slot *slots;
 	struct dwell_pool pool;
+	struct dwell_pool state_pool;
 	struct dwell_alias *aliases;
 	__u32 events;
-	__u32 reserved;
+	__u32 states; /* in the pool of states, at most as many as slots; 0: each slot has its own */
 	struct dwell_response_event event[DWELL_RESPONSE_EVENTS];
 };
 
-/* Size of a slot and of an alias in bytes. */
+/* Size of a slot with its state and of an alias in bytes. */
 __u32 dwell_slots_stride(void);
 __u32 dwell_slots_alias_stride(void);
 

@@ -513,7 +513,7 @@ pub const DWELL_ZERO_ANY: u32 = 2;
 pub const DWELL_ZERO_ALL: u32 = 4;
 pub const DWELL_ZERO_BITS: u32 = 4096;
 pub const DWELL_OPENINGS: u32 = 1024;
-pub const DWELL_BALANCE_LAYOUT: u32 = 8;
+pub const DWELL_BALANCE_LAYOUT: u32 = 9;
 pub const DWELL_VIP_MEASURE: u32 = 1;
 pub const DWELL_VIP_QUIC: u32 = 2;
 pub const DWELL_VIP_SOURCE: u32 = 4;
@@ -1874,10 +1874,12 @@ pub struct dwell_balance_config {
     pub cid_mask: __u32,
     pub redirects_back: __u32,
     pub max_vips: __u32,
+    pub states: __u32,
+    pub reserved: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_config"][::std::mem::size_of::<dwell_balance_config>() - 56usize];
+    ["Size of dwell_balance_config"][::std::mem::size_of::<dwell_balance_config>() - 64usize];
     ["Alignment of dwell_balance_config"][::std::mem::align_of::<dwell_balance_config>() - 8usize];
     ["Offset of field: dwell_balance_config::hash_seed"]
         [::std::mem::offset_of!(dwell_balance_config, hash_seed) - 0usize];
@@ -1893,6 +1895,9 @@ const _: () = {
         [::std::mem::offset_of!(dwell_balance_config, redirects_back) - 48usize];
     ["Offset of field: dwell_balance_config::max_vips"]
         [::std::mem::offset_of!(dwell_balance_config, max_vips) - 52usize];
+    ["Offset of field: dwell_balance_config::states"][::std::mem::offset_of!(dwell_balance_config, states) - 56usize];
+    ["Offset of field: dwell_balance_config::reserved"]
+        [::std::mem::offset_of!(dwell_balance_config, reserved) - 60usize];
 };
 #[repr(C)]
 #[derive(
@@ -2033,10 +2038,11 @@ pub struct dwell_balance_counters {
     pub reason: [__u64; 23usize],
     pub zero: [__u64; 16usize],
     pub unfinished: __u64,
+    pub unmeasured: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 552usize];
+    ["Size of dwell_balance_counters"][::std::mem::size_of::<dwell_balance_counters>() - 560usize];
     ["Alignment of dwell_balance_counters"][::std::mem::align_of::<dwell_balance_counters>() - 8usize];
     ["Offset of field: dwell_balance_counters::table"][::std::mem::offset_of!(dwell_balance_counters, table) - 0usize];
     ["Offset of field: dwell_balance_counters::reason"]
@@ -2044,6 +2050,8 @@ const _: () = {
     ["Offset of field: dwell_balance_counters::zero"][::std::mem::offset_of!(dwell_balance_counters, zero) - 416usize];
     ["Offset of field: dwell_balance_counters::unfinished"]
         [::std::mem::offset_of!(dwell_balance_counters, unfinished) - 544usize];
+    ["Offset of field: dwell_balance_counters::unmeasured"]
+        [::std::mem::offset_of!(dwell_balance_counters, unmeasured) - 552usize];
 };
 pub const DWELL_DECAP_OTHER: dwell_decap = 0;
 pub const DWELL_DECAP_SENDER: dwell_decap = 1;
@@ -3654,6 +3662,7 @@ pub union dwell_response_state {
     pub gap: dwell_gap_state,
     pub adaptive: dwell_auto_state,
     pub __bindgen_anon_1: dwell_response_state__bindgen_ty_1,
+    pub next: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3690,6 +3699,7 @@ const _: () = {
     ["Offset of field: dwell_response_state::gap"][::std::mem::offset_of!(dwell_response_state, gap) - 0usize];
     ["Offset of field: dwell_response_state::adaptive"]
         [::std::mem::offset_of!(dwell_response_state, adaptive) - 0usize];
+    ["Offset of field: dwell_response_state::next"][::std::mem::offset_of!(dwell_response_state, next) - 0usize];
 };
 impl Default for dwell_response_state {
     fn default() -> Self {
@@ -4037,7 +4047,7 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug)]
-pub struct dwell_slot {
+pub struct dwell_wide_slot {
     _unused: [u8; 0],
 }
 #[repr(C)]
@@ -4051,26 +4061,28 @@ pub struct dwell_slots {
     pub program: dwell_response_program,
     pub counters: dwell_counters,
     pub buckets: *mut dwell_slot_bucket,
-    pub slots: *mut dwell_slot,
+    pub slots: *mut dwell_wide_slot,
     pub pool: dwell_pool,
+    pub state_pool: dwell_pool,
     pub aliases: *mut dwell_alias,
     pub events: __u32,
-    pub reserved: __u32,
+    pub states: __u32,
     pub event: [dwell_response_event; 8usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7696usize];
+    ["Size of dwell_slots"][::std::mem::size_of::<dwell_slots>() - 7712usize];
     ["Alignment of dwell_slots"][::std::mem::align_of::<dwell_slots>() - 8usize];
     ["Offset of field: dwell_slots::program"][::std::mem::offset_of!(dwell_slots, program) - 0usize];
     ["Offset of field: dwell_slots::counters"][::std::mem::offset_of!(dwell_slots, counters) - 1400usize];
     ["Offset of field: dwell_slots::buckets"][::std::mem::offset_of!(dwell_slots, buckets) - 1632usize];
     ["Offset of field: dwell_slots::slots"][::std::mem::offset_of!(dwell_slots, slots) - 1640usize];
     ["Offset of field: dwell_slots::pool"][::std::mem::offset_of!(dwell_slots, pool) - 1648usize];
-    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1664usize];
-    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1672usize];
-    ["Offset of field: dwell_slots::reserved"][::std::mem::offset_of!(dwell_slots, reserved) - 1676usize];
-    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1680usize];
+    ["Offset of field: dwell_slots::state_pool"][::std::mem::offset_of!(dwell_slots, state_pool) - 1664usize];
+    ["Offset of field: dwell_slots::aliases"][::std::mem::offset_of!(dwell_slots, aliases) - 1680usize];
+    ["Offset of field: dwell_slots::events"][::std::mem::offset_of!(dwell_slots, events) - 1688usize];
+    ["Offset of field: dwell_slots::states"][::std::mem::offset_of!(dwell_slots, states) - 1692usize];
+    ["Offset of field: dwell_slots::event"][::std::mem::offset_of!(dwell_slots, event) - 1696usize];
 };
 impl Default for dwell_slots {
     fn default() -> Self {
@@ -4169,46 +4181,46 @@ pub struct dwell_balancer {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8944usize];
+    ["Size of dwell_balancer"][::std::mem::size_of::<dwell_balancer>() - 8968usize];
     ["Alignment of dwell_balancer"][::std::mem::align_of::<dwell_balancer>() - 8usize];
     ["Offset of field: dwell_balancer::slots"][::std::mem::offset_of!(dwell_balancer, slots) - 0usize];
-    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7696usize];
-    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7752usize];
-    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7936usize];
-    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7952usize];
-    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7968usize];
-    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 7976usize];
-    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 7984usize];
-    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 7992usize];
-    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 8000usize];
-    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 8008usize];
-    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 8016usize];
-    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 8020usize];
-    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 8024usize];
-    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 8028usize];
-    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 8032usize];
-    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8552usize];
-    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8680usize];
-    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8688usize];
-    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8696usize];
-    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8848usize];
-    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8856usize];
-    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8864usize];
-    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8872usize];
+    ["Offset of field: dwell_balancer::config"][::std::mem::offset_of!(dwell_balancer, config) - 7712usize];
+    ["Offset of field: dwell_balancer::reason"][::std::mem::offset_of!(dwell_balancer, reason) - 7776usize];
+    ["Offset of field: dwell_balancer::budgets"][::std::mem::offset_of!(dwell_balancer, budgets) - 7960usize];
+    ["Offset of field: dwell_balancer::heartbeat"][::std::mem::offset_of!(dwell_balancer, heartbeat) - 7976usize];
+    ["Offset of field: dwell_balancer::vips"][::std::mem::offset_of!(dwell_balancer, vips) - 7992usize];
+    ["Offset of field: dwell_balancer::reals"][::std::mem::offset_of!(dwell_balancer, reals) - 8000usize];
+    ["Offset of field: dwell_balancer::open"][::std::mem::offset_of!(dwell_balancer, open) - 8008usize];
+    ["Offset of field: dwell_balancer::actives"][::std::mem::offset_of!(dwell_balancer, actives) - 8016usize];
+    ["Offset of field: dwell_balancer::pending"][::std::mem::offset_of!(dwell_balancer, pending) - 8024usize];
+    ["Offset of field: dwell_balancer::tables"][::std::mem::offset_of!(dwell_balancer, tables) - 8032usize];
+    ["Offset of field: dwell_balancer::vip_count"][::std::mem::offset_of!(dwell_balancer, vip_count) - 8040usize];
+    ["Offset of field: dwell_balancer::real_count"][::std::mem::offset_of!(dwell_balancer, real_count) - 8044usize];
+    ["Offset of field: dwell_balancer::table_count"][::std::mem::offset_of!(dwell_balancer, table_count) - 8048usize];
+    ["Offset of field: dwell_balancer::reserved"][::std::mem::offset_of!(dwell_balancer, reserved) - 8052usize];
+    ["Offset of field: dwell_balancer::zero_state"][::std::mem::offset_of!(dwell_balancer, zero_state) - 8056usize];
+    ["Offset of field: dwell_balancer::zero"][::std::mem::offset_of!(dwell_balancer, zero) - 8576usize];
+    ["Offset of field: dwell_balancer::unfinished"][::std::mem::offset_of!(dwell_balancer, unfinished) - 8704usize];
+    ["Offset of field: dwell_balancer::openings"][::std::mem::offset_of!(dwell_balancer, openings) - 8712usize];
+    ["Offset of field: dwell_balancer::zero_work"][::std::mem::offset_of!(dwell_balancer, zero_work) - 8720usize];
+    ["Offset of field: dwell_balancer::zero_vips"][::std::mem::offset_of!(dwell_balancer, zero_vips) - 8872usize];
+    ["Offset of field: dwell_balancer::zero_ids"][::std::mem::offset_of!(dwell_balancer, zero_ids) - 8880usize];
+    ["Offset of field: dwell_balancer::zero_loads"][::std::mem::offset_of!(dwell_balancer, zero_loads) - 8888usize];
+    ["Offset of field: dwell_balancer::heavies"][::std::mem::offset_of!(dwell_balancer, heavies) - 8896usize];
     ["Offset of field: dwell_balancer::other_heavies"]
-        [::std::mem::offset_of!(dwell_balancer, other_heavies) - 8880usize];
-    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8888usize];
-    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8896usize];
-    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8904usize];
-    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8912usize];
-    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8916usize];
+        [::std::mem::offset_of!(dwell_balancer, other_heavies) - 8904usize];
+    ["Offset of field: dwell_balancer::zero_servers"][::std::mem::offset_of!(dwell_balancer, zero_servers) - 8912usize];
+    ["Offset of field: dwell_balancer::zero_names"][::std::mem::offset_of!(dwell_balancer, zero_names) - 8920usize];
+    ["Offset of field: dwell_balancer::cids"][::std::mem::offset_of!(dwell_balancer, cids) - 8928usize];
+    ["Offset of field: dwell_balancer::zero_slots"][::std::mem::offset_of!(dwell_balancer, zero_slots) - 8936usize];
+    ["Offset of field: dwell_balancer::heavy_count"][::std::mem::offset_of!(dwell_balancer, heavy_count) - 8940usize];
     ["Offset of field: dwell_balancer::zero_server_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8920usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_server_count) - 8944usize];
     ["Offset of field: dwell_balancer::zero_name_count"]
-        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8924usize];
-    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8928usize];
-    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8936usize];
-    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8940usize];
+        [::std::mem::offset_of!(dwell_balancer, zero_name_count) - 8948usize];
+    ["Offset of field: dwell_balancer::now_ns"][::std::mem::offset_of!(dwell_balancer, now_ns) - 8952usize];
+    ["Offset of field: dwell_balancer::random"][::std::mem::offset_of!(dwell_balancer, random) - 8960usize];
+    ["Offset of field: dwell_balancer::reserved2"][::std::mem::offset_of!(dwell_balancer, reserved2) - 8964usize];
 };
 impl Default for dwell_balancer {
     fn default() -> Self {
@@ -4232,6 +4244,9 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn dwell_balance_sweep(balancer: *mut dwell_balancer, bucket: __u32, time_ns: __u64, reason: __u32);
+}
+unsafe extern "C" {
+    pub fn dwell_balance_slot_bytes() -> __u32;
 }
 unsafe extern "C" {
     pub fn dwell_balance_vip_filter_bit(address: dwell_address) -> __u32;

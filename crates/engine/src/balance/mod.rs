@@ -21,7 +21,7 @@ use crate::abi;
 pub use connections::{ActiveConnections, sweep_reason};
 pub use decap::{DecapCounters, DecapOutcome, DecapRules, TunnelEnd, is_special};
 pub use heartbeat::{Heartbeat, WhenStale};
-pub use native::{Balancer, maybe_bit, slot_bytes, successor_entry};
+pub use native::{Balancer, STATE_BYTES, maybe_bit, slot_bytes, successor_entry};
 pub use outcome::{CidEvent, Counters, Decision, Reason, Verdict};
 pub use zero_rtt::{HeavyScope, ServerId, ServerSlots, ServerState, ZeroServer, ZeroState, ZeroVip, take_loads};
 

@@ -21,8 +21,11 @@ use crate::{
 /// Returns the bytes that a connection takes in the table, without its share of a bucket.
 pub fn slot_bytes() -> u32 {
     // SAFETY: a pure function.
-    unsafe { abi::dwell_slots_stride() }
+    unsafe { abi::dwell_balance_slot_bytes() }
 }
+
+/// The bytes that a connection takes besides while it is measured.
+pub const STATE_BYTES: u32 = size_of::<abi::dwell_response_state>() as u32;
 
 /// Returns the bit of a [`abi::dwell_vip_filter`] that is set if the address may be a VIP.
 pub fn maybe_bit(address: IpAddr) -> usize {
@@ -77,18 +80,20 @@ pub struct Balancer {
 impl Balancer {
     /// Creates a balancer that measures as `watch` says. The `max_flows` of `watch` limits its connections.
     pub fn new(watch: &Watch, config: abi::dwell_balance_config) -> Balancer {
-        // SAFETY: a pure function.
-        let alias_stride = unsafe { abi::dwell_slots_alias_stride() as usize };
+        // SAFETY: pure functions.
+        let (alias_stride, stride) =
+            unsafe { (abi::dwell_slots_alias_stride() as usize, abi::dwell_slots_stride() as usize) };
         let program = watch.to_core();
         let mut aliases = table::zeroed(program.alias_mask + 1, alias_stride);
         let mut buckets = table::zeroed(watch.buckets(), size_of::<abi::dwell_slot_bucket>());
-        let mut slots = table::zeroed(program.table.slots, slot_bytes() as usize);
+        let mut slots = table::zeroed(program.table.slots, stride);
         let core = Box::new(abi::dwell_balancer {
             slots: abi::dwell_slots {
                 program,
                 aliases: table::start(&mut aliases),
                 buckets: table::start(&mut buckets),
                 slots: table::start(&mut slots),
+                states: program.table.slots,
                 ..Default::default()
             },
             config: abi::dwell_balance_config { cid_mask: CIDS - 1, ..config },

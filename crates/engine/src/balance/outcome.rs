@@ -168,6 +168,8 @@ pub struct Counters {
     /// SYNs that were sent on with a checksum that their sender had left to a device. One in 65,536 others looks the
     /// same.
     pub unfinished: u64,
+    /// Connections that were to be measured while as many as possible were.
+    pub unmeasured: u64,
 }
 
 impl Counters {
@@ -179,6 +181,7 @@ impl Counters {
             reasons: counters::sum(cpus.iter().map(|cpu| cpu.reason)),
             zero: counters::sum(cpus.iter().map(|cpu| cpu.zero)),
             unfinished: cpus.iter().map(|cpu| cpu.unfinished).sum(),
+            unmeasured: cpus.iter().map(|cpu| cpu.unmeasured).sum(),
         }
     }
 

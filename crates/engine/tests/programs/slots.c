@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Runs several threads on the slots of one flow table, as CPUs are in the kernel. Prints what is wrong and exits with 1
- * if a slot is lost or belongs to two flows.
+ * if a slot or a state is lost, or belongs to two flows or slots.
  *     slots pool THREADS STEPS     allocate and free slots
  *     slots table THREADS STEPS    admit flows, and free idle ones
  */
@@ -25,11 +25,12 @@ static void let_others(void)
 
 #define SLOTS 64U
 #define BUCKETS 32U
+#define STATES 24U
 #define HELD 2 /* slots that a thread of "pool" holds at once */
 
 static struct dwell_slots slots;
 static struct dwell_slot_bucket buckets[BUCKETS];
-static struct dwell_slot slot[SLOTS];
+static struct dwell_wide_slot slot[SLOTS];
 static struct dwell_alias alias[1];
 static __u32 owners[SLOTS];
 static __u64 now_ns = 1000000000;
@@ -76,7 +77,7 @@ static void *allocate_and_free(void *number)
 			break;
 		}
 		/* a flow overwrites the link to the next free slot */
-		slot[slot_index].lb.vip = next_random(&random);
+		slot[slot_index].slot.lb.vip = next_random(&random);
 		held[count++] = slot_index;
 	}
 	while (count)
@@ -101,10 +102,34 @@ static void *admit_and_sweep(void *number)
 		}
 		packet.key.a.low = next_random(&random) % (4 * SLOTS);
 		packet.key.b.low = 1ULL << 40;
+		packet.lb.measured = packet.key.a.low & 1;
 		packet.hash = dwell_key_hash(&packet.key, packet.proto, 7);
 		dwell_flow_of(&table, &packet);
 	}
 	return 0;
+}
+
+/* Checks that each state belongs to one slot with a flow, or is free. */
+static void audit_states(const __u32 *flows)
+{
+	__u32 found[STATES] = {0}, state;
+
+	for (__u32 i = 0; i < SLOTS; i++) {
+		state = dwell_slot_state(&slot[i].slot);
+		if (state && !flows[i])
+			fail("is free and has a state", i);
+		if (state)
+			found[(state - 1) % STATES]++;
+	}
+	for (__u32 i = 0; i <= STATES; i++) {
+		state = dwell_pool_take(&slots, &slots.state_pool, STATES, dwell_state_next);
+		if (state == DWELL_NO_SLOT)
+			break;
+		found[state % STATES]++;
+	}
+	for (state = 0; state < STATES; state++)
+		if (found[state] != 1)
+			fail(found[state] ? "is a state of two" : "is a state that is lost", state);
 }
 
 /* Checks that each slot belongs to one flow, or is free. */
@@ -118,6 +143,7 @@ static void audit(void)
 		for (__u32 way = 0; way < DWELL_WAYS; way++)
 			if (buckets[index].bucket.tags >> 16 * way & 0xffff)
 				found[buckets[index].slot_index[way] % SLOTS]++;
+	audit_states(found);
 	for (__u32 i = 0; i <= SLOTS; i++) {
 		slot_index = dwell_slot_allocate(&table, &own.bucket, 0);
 		if (slot_index == DWELL_NO_SLOT)
@@ -145,6 +171,7 @@ int main(int count, char **arguments)
 	slots.slots = slot;
 	slots.aliases = alias;
 	slots.program.table.slots = SLOTS;
+	slots.states = STATES;
 	slots.program.table.bucket_mask = BUCKETS - 1;
 	slots.program.table.idle_timeout_ns = 200000000;
 	for (__u64 i = 0; i < threads; i++)

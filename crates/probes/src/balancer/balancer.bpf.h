@@ -12,7 +12,75 @@ SEC(".rodata.program") struct dwell_response_program program = {};
 SEC(".rodata.balance") struct dwell_balance_config balance = {};
 
 #define DWELL_COUNTERS_TYPE struct dwell_balance_counters
+#define DWELL_SLOT_TYPE struct dwell_slot
 #include "slot.bpf.h"
+
+/* States of the connections that are measured. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, union dwell_response_state);
+	__uint(max_entries, 1);
+} states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct dwell_pool);
+	__uint(max_entries, 1);
+} state_pool SEC(".maps");
+
+static __always_inline union dwell_response_state *dwell_state_at(void *embedder, const struct dwell_slot *slot)
+{
+	__u32 index = dwell_slot_state(slot) - 1;
+
+	return bpf_map_lookup_elem(&states, &index);
+}
+
+static __always_inline __u32 *dwell_state_next(void *embedder, __u32 index)
+{
+	union dwell_response_state *state = bpf_map_lookup_elem(&states, &index);
+
+	return state ? &state->next : 0;
+}
+
+static __always_inline struct dwell_pool *dwell_state_pool(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&state_pool, &zero);
+}
+
+/* Global functions, so that the verifier walks their loops once. */
+__noinline __u32 take_state(void)
+{
+	struct dwell_balance_counters *counted;
+	__u32 index = dwell_pool_take(0, dwell_state_pool(), balance.states, dwell_state_next), zero = 0;
+
+	if (dwell_likely(index != DWELL_NO_SLOT))
+		return index + 1;
+	counted = bpf_map_lookup_elem(&counters, &zero);
+	if (counted)
+		counted->unmeasured++;
+	return 0;
+}
+
+__noinline int give_state(__u32 state)
+{
+	dwell_pool_give(0, dwell_state_pool(), state - 1, dwell_state_next);
+	return 0;
+}
+
+static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+{
+	return take_state();
+}
+
+static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state)
+{
+	give_state(state);
+}
 
 #include "lb/balance.h"
 #include "lb/sweep.h"

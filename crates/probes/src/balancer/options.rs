@@ -22,6 +22,9 @@ pub struct PlaneOptions {
     /// The number of connections in the connection table, rounded up to a power of two; see
     /// [`connection_bytes`](PlaneOptions::connection_bytes). The table is full slightly earlier; connections that find no slot go where the Maglev table says.
     pub max_connections: u32,
+    /// The number of connections that are measured at the same time, where that many are to be, at most `max_connections`. Further
+    /// ones are forwarded like all others.
+    pub max_measured: u32,
     /// The greatest number of a VIP; the least is 1.
     pub max_vips: u32,
     /// The greatest number of a backend, below 2^24; the least is 1.
@@ -58,6 +61,7 @@ impl Default for PlaneOptions {
     fn default() -> PlaneOptions {
         PlaneOptions {
             max_connections: 1 << 20,
+            max_measured: 1 << 18,
             max_vips: 1024,
             max_reals: 16_384,
             max_zero_vips: 8,
@@ -88,10 +92,16 @@ impl PlaneOptions {
         self.buckets() * abi::DWELL_WAYS
     }
 
+    /// Returns the number of states of connections that are measured.
+    pub(super) fn states(&self) -> u32 {
+        self.max_measured.clamp(1, self.slots().min((1 << 24) - 1))
+    }
+
     /// Returns the bytes that the connection table and the ring buffer of its epochs take in the kernel.
     pub fn connection_bytes(&self) -> u64 {
         u64::from(self.buckets()) * size_of::<abi::dwell_slot_bucket>() as u64
             + u64::from(self.slots()) * u64::from(balance::slot_bytes())
+            + u64::from(self.states()) * u64::from(balance::STATE_BYTES)
             + u64::from(self.ring_bytes())
     }
 
@@ -128,6 +138,7 @@ impl PlaneOptions {
             cid_mask: self.cached_cids() - 1,
             redirects_back: self.redirects_back.into(),
             max_vips: self.max_vips,
+            states: self.states(),
             ..balance::config(self.hash_seed, self.outer_v4, self.outer_v6, self.active_timeout)
         }
     }
@@ -151,7 +162,7 @@ impl PlaneOptions {
     pub(super) fn layout(&self) -> abi::dwell_balance_layout {
         abi::dwell_balance_layout {
             layout: abi::DWELL_BALANCE_LAYOUT,
-            slot_bytes: balance::slot_bytes(),
+            slot_bytes: balance::slot_bytes() + balance::STATE_BYTES,
             table_seed: self.table_seed,
             estimator: self.program().response.estimator.into(),
             chain_slot: self.chain.as_ref().map_or(0, |chain| chain.slot + 1),
@@ -163,6 +174,7 @@ impl PlaneOptions {
         Some(match map {
             "buckets" => self.buckets(),
             "slots" => self.slots(),
+            "states" => self.states(),
             "events" => self.ring_bytes(),
             // A number may have several keys, and each address has one for ICMP.
             "vips" => self.max_vips.saturating_mul(4),
@@ -186,11 +198,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_connections_take_less_than_500_megabytes() {
+    fn a_million_connections_a_quarter_of_which_are_measured_take_less_than_200_megabytes() {
         let options = PlaneOptions::default();
         assert!(options.slots() >= 1_000_000);
         let bytes = options.connection_bytes();
-        assert!((300_000_000..500_000_000).contains(&bytes), "{bytes}");
+        assert!((150_000_000..200_000_000).contains(&bytes), "{bytes}");
     }
 
     #[test]

@@ -24,11 +24,32 @@ int turn_age(struct dwell_auto_state *state, __u64 now_ns);
 #define DWELL_TABLE program.table
 #include "table.bpf.h"
 
+/* What a slot of the map is. One that is not a struct dwell_wide_slot has its state elsewhere: the including file then supplies
+ * what response/embed.h says of states.
+ */
+#ifndef DWELL_SLOT_TYPE
+#define DWELL_SLOT_TYPE struct dwell_wide_slot
+
+static __always_inline union dwell_response_state *dwell_state_at(void *embedder, const struct dwell_slot *slot)
+{
+	return &((struct dwell_wide_slot *)slot)->state;
+}
+
+static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+{
+	return slot_index + 1;
+}
+
+static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state)
+{
+}
+#endif
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct dwell_slot);
+	__type(value, DWELL_SLOT_TYPE);
 	__uint(max_entries, 1);
 } slots SEC(".maps");
 
@@ -125,29 +146,29 @@ __noinline int turn_age(struct dwell_auto_state *state, __u64 now_ns)
 	return 0;
 }
 
-__noinline int response_step(struct dwell_slot *slot, const struct dwell_arrival *arrival,
+__noinline int response_step(union dwell_response_state *state, const struct dwell_arrival *arrival,
 			     struct dwell_response_event *record)
 {
-	if (!slot || !arrival || !record)
+	if (!state || !arrival || !record)
 		return 0;
-	return dwell_response_step(&slot->state, &program.response, arrival, &record->epoch);
+	return dwell_response_step(state, &program.response, arrival, &record->epoch);
 }
 
-__noinline int response_end(struct dwell_slot *slot, __u64 now_ns, struct dwell_response_event *record)
+__noinline int response_end(union dwell_response_state *state, __u64 now_ns, struct dwell_response_event *record)
 {
-	if (!slot || !record)
+	if (!state || !record)
 		return 0;
-	return dwell_response_end(&slot->state, &program.response, now_ns, &record->epoch);
+	return dwell_response_end(state, &program.response, now_ns, &record->epoch);
 }
 
-static __always_inline int dwell_slot_step(struct dwell_table *table, struct dwell_slot *slot,
-					   const struct dwell_arrival *arrival, struct dwell_response_event *record)
+static __always_inline int dwell_state_step(struct dwell_table *table, union dwell_response_state *state,
+					    const struct dwell_arrival *arrival, struct dwell_response_event *record)
 {
-	return response_step(slot, arrival, record);
+	return response_step(state, arrival, record);
 }
 
-static __always_inline int dwell_slot_end_epoch(struct dwell_table *table, struct dwell_slot *slot, __u64 now_ns,
-						struct dwell_response_event *record)
+static __always_inline int dwell_state_end(struct dwell_table *table, union dwell_response_state *state, __u64 now_ns,
+					   struct dwell_response_event *record)
 {
-	return response_end(slot, now_ns, record);
+	return response_end(state, now_ns, record);
 }

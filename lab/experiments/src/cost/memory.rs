@@ -24,13 +24,15 @@ pub fn run(stop: &Stop) -> Result<Vec<Finding>> {
     Ok(connections())
 }
 
-/// The memory of a connection of the balancer, which is the same whether it is measured: its slot, and its way in a bucket
-/// of a table that is full.
+/// The memory of a connection of the balancer: its slot, its way in a bucket of a table that is full, and its state if it is
+/// measured.
 fn connections() -> Vec<Finding> {
     let way = size_of::<abi::dwell_slot_bucket>() / abi::DWELL_WAYS as usize;
     let bytes = f64::from(balance::slot_bytes()) + way as f64;
-    println!("\nA connection of dwell lb: {bytes:.0} bytes, in a table that is full");
-    limits::CONNECTION.each_ref().map(|limit| limit.judge("", Ok(bytes))).into()
+    let measured = bytes + f64::from(balance::STATE_BYTES);
+    println!("\nA connection of dwell lb: {bytes:.0} bytes, {measured:.0} if it is measured, in a table that is full");
+    let [of_measured, of_other] = &limits::CONNECTION;
+    vec![of_measured.judge("", Ok(measured)), of_other.judge("", Ok(bytes))]
 }
 
 fn configs() -> [Config; 3] {

@@ -32,7 +32,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
         writeln!(text, "{line}").expect("writing to a String cannot fail");
     };
-    let plane = PlaneOptions { max_connections: config.limits.connections, ..PlaneOptions::default() };
+    let limits = config.limits;
+    let plane =
+        PlaneOptions { max_connections: limits.connections, max_measured: limits.measured, ..PlaneOptions::default() };
     put(
         &mut text,
         format_args!(

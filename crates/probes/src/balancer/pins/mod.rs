@@ -35,10 +35,12 @@ use crate::{
 };
 
 /// The maps whose contents must not be lost. The others belong to the process.
-const PINNED: [&str; 22] = [
+const PINNED: [&str; 24] = [
     "buckets",
     "slots",
     "pool",
+    "states",
+    "state_pool",
     "counters",
     "events",
     "vips",
@@ -496,6 +498,7 @@ fn is_in_mode(wanted: XdpMode, interface: &Interface) -> bool {
 fn contents_of(map: &str) -> &'static str {
     match map {
         "buckets" | "slots" => "connections",
+        "states" => "connections that are measured",
         "events" => "records of latency",
         "vips" | "tables" | "vip_counts" => "VIPs",
         "zero_vips" | "zero_ids" | "zero_loads" => "VIPs with the policy zero-rtt",

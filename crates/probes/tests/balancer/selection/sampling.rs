@@ -6,7 +6,7 @@ use dwell_engine::{
     balance::Balancer,
     response::{Record, Watch},
 };
-use dwell_probes::balancer::{Forward, Real, Sampling, Vip};
+use dwell_probes::balancer::{Forward, PlaneOptions, Real, Sampling, Vip};
 
 use super::{MS, TABLE, key};
 use crate::{
@@ -106,6 +106,35 @@ fn a_slot_of_a_connection_that_was_not_measured_serves_one_that_is() {
     });
     assert_eq!((epochs, requests), (1000, 1000));
     assert_eq!(found.pending(1).count() + found.pending(2).count(), 1000);
+}
+
+#[test]
+fn root_of_connections_that_are_to_be_measured_the_first_are_and_others_once_those_have_gone() {
+    const ROOM: u32 = 40;
+    const CONNECTIONS: u16 = 100;
+    let idle_timeout = Duration::from_secs(1);
+    let Some(mut plane) = loaded(&PlaneOptions { max_measured: ROOM, idle_timeout, ..options() }) else { return };
+    plane.set_vip(&key(), &sampled(1)).unwrap();
+    plane.set_table(1, &TABLE).unwrap();
+    for round in 1..=2 {
+        for port in 0..CONNECTIONS {
+            let client = Client { port: 1000 * round + port, ..v4() };
+            for frame in [client.syn(), client.data(100)] {
+                plane.replay_packet(&frame).unwrap();
+            }
+        }
+        let found = plane.sweep(|_| ()).unwrap();
+        assert_eq!(found.pending(1).count() + found.pending(2).count(), u64::from(ROOM));
+        let unmeasured = u64::from(round) * (u64::from(CONNECTIONS) - u64::from(ROOM));
+        assert_eq!(plane.counters().unwrap().unmeasured, unmeasured);
+        for port in 0..CONNECTIONS {
+            let client = Client { port: 1000 * round + port, ..v4() };
+            plane.replay_packet(&client.rst()).unwrap();
+        }
+        // They are forgotten.
+        std::thread::sleep(Duration::from_millis(1200));
+        plane.sweep(|_| ()).unwrap();
+    }
 }
 
 #[test]
