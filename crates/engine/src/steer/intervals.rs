@@ -11,6 +11,7 @@ use super::{
     measured::Measured,
     networks::{self, Network, Networks, Weighted},
     range::{check_all, constants, intervals},
+    strays::Strays,
 };
 use crate::{
     measure::{Endpoint, Protocol},
@@ -78,13 +79,10 @@ pub struct Intervals {
     config: IntervalsConfig,
     /// The number of intervals that count, with the last one.
     look_back: u32,
-    /// The length of an interval.
-    interval: Duration,
     /// How many connections a measured one stands for.
     stands_for: u32,
     reals: HashMap<u32, Real>,
-    /// Of all backends.
-    answered: Answered,
+    strays: Strays,
 }
 
 /// The history of a backend. The last interval is the current one.
@@ -92,52 +90,16 @@ pub struct Intervals {
 struct Real {
     requests: u64,
     intervals: VecDeque<HashMap<Connection, Sum>>,
-    answered: Answered,
-}
-
-/// Responses by interval, the last of which is the current one, for as long as requests may wait.
-#[derive(Debug, Clone, Default)]
-struct Answered {
-    before: VecDeque<u64>,
-    current: u64,
-}
-
-impl Answered {
-    /// Ends the interval. As many as `most` are kept.
-    fn end(&mut self, most: usize) {
-        self.before.push_front(std::mem::take(&mut self.current));
-        self.before.truncate(most);
-    }
-
-    /// Returns those of the last intervals, with the current one.
-    fn of_last(&self, intervals: usize) -> u64 {
-        match intervals {
-            0 => 0,
-            intervals => self.current + self.before.iter().take(intervals - 1).sum::<u64>(),
-        }
-    }
 }
 
 impl Default for Real {
     fn default() -> Real {
-        Real { requests: 0, intervals: VecDeque::from([HashMap::new()]), answered: Answered::default() }
+        Real { requests: 0, intervals: VecDeque::from([HashMap::new()]) }
     }
 }
 
 /// The percentiles of [`Latency::percentiles_ns`].
 const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
-/// One request in so many that began at the same time and waits while the others have their answers is a stray.
-const STRAY: u64 = 5;
-/// That many responses of a backend for each request that waits and began later, and no fewer, show that it has passed whatever keeps
-/// earlier ones waiting: however many these are, they are strays.
-const PASSED: u64 = 10;
-/// Requests that wait at a backend are strays if they are at most so many times those that have turned out to be strays of that age at
-/// another one.
-const ALIKE: u64 = 2;
-/// Responses that show that a backend answers.
-const ANSWERS: u64 = 2;
-/// For how long requests have waited when a backend is tried in spite of them: about 1 s.
-const TRIED_NS: u64 = 1 << 30;
 /// How many times the usual latency a request has waited when it counts as late: of exponential ones, 2 % wait longer.
 const OVERDUE: u64 = 4;
 
@@ -183,8 +145,8 @@ impl Intervals {
     pub fn new(config: IntervalsConfig, interval: Duration) -> Result<Intervals, OutOfRange> {
         config.check()?;
         let look_back = intervals(config.look_back, interval);
-        let (reals, answered) = (HashMap::new(), Answered::default());
-        Ok(Intervals { config, look_back, interval, stands_for: 1, reals, answered })
+        let strays = Strays::new(interval, look_back);
+        Ok(Intervals { config, look_back, stands_for: 1, reals: HashMap::new(), strays })
     }
 
     /// Returns this aggregation for a sample of all connections: a request of one of these stands for requests of so many
@@ -213,14 +175,8 @@ impl Intervals {
         });
         self.record(real, connection, record.epoch.requests.into(), responses);
         if !is_of_use {
-            self.count(real, estimate.batches);
+            self.strays.count(real, &connection, estimate.batches);
         }
-    }
-
-    /// Counts responses.
-    fn count(&mut self, real: u32, responses: u64) {
-        self.reals.entry(real).or_default().answered.current += responses;
-        self.answered.current += responses;
     }
 
     /// Adds requests of a connection, and its responses, if any, that are known exactly.
@@ -229,7 +185,7 @@ impl Intervals {
         stats.requests += requests;
         let Some(responses) = responses else { return };
         let Responses { count, mean_ns, singles } = responses;
-        self.count(real, count);
+        self.strays.count(real, &connection, count);
         let sum = Sum { responses: count as f64, ns: mean_ns as f64 * count as f64, samples: 1, singles };
         let newest = self.reals.get_mut(&real).and_then(|stats| stats.intervals.back_mut());
         newest.into_iter().for_each(|newest| newest.entry(connection).or_default().add(&sum));
@@ -262,43 +218,9 @@ impl Intervals {
             .map(|backend| self.config.latency(&self.reals.get(&backend.real)?.intervals, &Overdue::default()))
             .collect();
         let (usual_ns, stands_for) = (median_ns(&answered), u64::from(self.stands_for));
-        let usable = backends.iter().filter(|backend| backend.is_usable).count().max(1) as u64;
-        let longest = intervals(Duration::from_nanos(Pending::LONGEST_NS), self.interval) as usize;
-        // Those of whole intervals since then: earlier answers say nothing of what keeps a request waiting.
-        let answers = |real: u32, age_ns: u64| {
-            let past = (u128::from(age_ns) / self.interval.as_nanos()) as usize;
-            let own = self.reals.get(&real).map_or(0, |real| real.answered.of_last(past));
-            (own, self.answered.of_last(past) / usable)
-        };
-        let mut pending: Vec<Pending> = backends.iter().map(|backend| backend.pending).collect();
-        let forgotten: Vec<Pending> = backends
-            .iter()
-            .zip(&mut pending)
-            .map(|(backend, pending)| {
-                pending.forget(|age_ns, count, younger| {
-                    let (own, all) = answers(backend.real, age_ns);
-                    let others = if own >= ANSWERS { own.max(all) } else { own };
-                    u64::from(count) * STRAY < others || own >= PASSED && u64::from(younger) * PASSED < own
-                })
-            })
-            .collect();
-        // What has come to the others alike, and has passed there, is not of this backend: it may get nothing that could show it.
-        let passed = |age_ns: u64| forgotten.iter().map(|of| u64::from(of.of_octave(age_ns))).max().unwrap_or(0);
-        let strays: Vec<u64> = backends
-            .iter()
-            .zip(&mut pending)
-            .zip(&forgotten)
-            .map(|((backend, pending), forgotten)| {
-                let alike = pending.forget(|age_ns, count, _| u64::from(count) <= ALIKE * passed(age_ns));
-                // It may answer nothing as it gets nothing, for what waits there.
-                let tried = pending.only_octave().filter(|(age_ns, count)| {
-                    let (own, all) = answers(backend.real, *age_ns);
-                    *age_ns >= TRIED_NS && own < ANSWERS && u64::from(*count) * STRAY < all
-                });
-                forgotten.count() + alike.count() + tried.map_or(0, |(_, count)| count.into())
-            })
-            .collect();
-        let found = backends.iter().zip(answered).zip(pending.into_iter().zip(strays));
+        let waiting = self.strays.take(backends);
+        self.strays.end(backends);
+        let found = backends.iter().zip(answered).zip(waiting);
         let stats = found.map(|((backend, answered), (pending, strays))| {
             let mut real = self.reals.remove(&backend.real).unwrap_or_default();
             let overdue = Overdue::of(&pending, answered.map(|own| own.mean_ns).or(usual_ns));
@@ -316,7 +238,6 @@ impl Intervals {
             };
             let result = result(&real.intervals, &overdue, stats);
             real.requests = 0;
-            real.answered.end(longest);
             real.intervals.push_back(HashMap::new());
             while real.intervals.len() > self.look_back as usize {
                 real.intervals.pop_front();
@@ -326,7 +247,6 @@ impl Intervals {
         });
         let stats = stats.collect();
         self.reals = next;
-        self.answered.end(longest);
         stats
     }
 }

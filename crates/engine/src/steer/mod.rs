@@ -14,6 +14,7 @@ mod networks;
 mod pending;
 mod range;
 mod share;
+mod strays;
 pub mod waiting;
 pub mod zero_rtt;
 

@@ -190,10 +190,11 @@ fn requests_that_wait_for_far_longer_than_usual_count_although_nothing_has_answe
 /// As if their server had reset them, or their packets went by way of another balancer.
 #[test]
 fn few_requests_that_wait_while_later_ones_are_answered_count_for_nothing() {
-    let mut intervals = intervals(6);
-    let mut end = |answers: [u32; 2], age_ns: u64, count: usize| {
+    let (mut intervals, mut connections) = (intervals(6), 0..);
+    let mut end = |answers: [usize; 2], age_ns: u64, count: usize| {
         for (real, answers) in [1, 2].into_iter().zip(answers) {
-            (0..answers).for_each(|number| intervals.add(real, &record(number, 2), &estimate(10 * MS, 2)));
+            let connections = connections.by_ref().take(answers);
+            connections.for_each(|number| intervals.add(real, &record(number, 2), &estimate(10 * MS, 2)));
         }
         let mut state = backend(1);
         (0..count).for_each(|_| state.pending.add(client(0, 1), age_ns));
@@ -203,7 +204,7 @@ fn few_requests_that_wait_while_later_ones_are_answered_count_for_nothing() {
     for _ in 0..9 {
         assert_eq!(end([10, 10], 0, 0), (Some(10 * MS), 0));
     }
-    // It has answered 40 in the two intervals since they have begun, as far as the octave of their age shows.
+    // It has answered 20 connections in the two intervals since they have begun, as far as the octave of their age shows.
     assert_eq!(end([10, 10], 3_000 * MS, 7), (Some(10 * MS), 7));
     assert!(end([10, 10], 300 * MS, 9).0 > Some(50 * MS), "many have begun to wait");
     // It is avoided, and answers what it gets. Others answer more.
@@ -236,6 +237,30 @@ fn however_many_wait_they_count_for_nothing_once_nearly_all_later_ones_are_answe
         end(0, &[]);
     }
     assert_eq!(end(0, &[(1_500, 99)]).1, 0, "all hang");
+}
+
+/// Of four workers one hangs, and keeps a quarter of connections waiting. Clients of the others ask ten times per interval, each on one
+/// connection: that is no reason to count the rest for less.
+#[test]
+fn a_worker_that_hangs_shows_however_often_clients_of_the_others_ask() {
+    let mut intervals = intervals(6);
+    let mut end = |own: u32, waiting: &[(u64, usize)]| {
+        for (real, connections) in [(1, own), (2, 40)] {
+            for number in 0..connections {
+                intervals.add(real, &record(number, 10), &estimate(10 * MS, 10));
+            }
+        }
+        let mut state = backend(1);
+        for (age_ms, count) in waiting {
+            (0..*count).for_each(|_| state.pending.add(client(0, 1), age_ms * MS));
+        }
+        let seen = intervals.end(&[state, backend(2)])[0];
+        (seen.latency.map(|latency| latency.mean_ns > 20 * MS), seen.strays)
+    };
+    (0..9).for_each(|_| assert_eq!(end(40, &[]), (Some(false), 0)));
+    assert_eq!(end(30, &[(1_500, 10), (600, 4)]), (Some(true), 0), "new connections wait too");
+    assert_eq!(end(30, &[(3_000, 10), (1_500, 7), (600, 4)]), (Some(true), 0));
+    assert_eq!(end(30, &[(6_000, 10)]), (Some(false), 10), "whatever came later was answered");
 }
 
 /// Of three backends that have lost as many connections at once, the one that answered slowest for a moment gets nothing more.
