@@ -110,6 +110,14 @@ pub struct SharedStatus {
     pub refused: u64,
 }
 
+impl SharedStatus {
+    /// Lists the other balancers that are there. `None` if there is no other.
+    pub fn others(&self) -> Option<String> {
+        let others: Vec<_> = self.members.iter().filter(|name| **name != self.name).map(String::as_str).collect();
+        (!others.is_empty()).then(|| others.join(", "))
+    }
+}
+
 /// What runs the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "lb-xdp")]

@@ -37,7 +37,7 @@ pub use dwell_engine::{
 };
 
 pub use self::{
-    backend::{Backend, MAX_WEIGHT, check_weight},
+    backend::{Backend, MAX_WEIGHT, check_weight, is_same_part},
     check::{Check, CheckKind, CheckTls},
     latency::Latency,
     shared::{MOST_BACKENDS, Secret, SharedSettings, StoreIdentity, StoreUrl},

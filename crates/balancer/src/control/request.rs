@@ -200,9 +200,9 @@ impl Balancer {
         let mut changed = Changes { changes, ..Changes::default() };
         changed.warnings.extend(match undo {
             true => self.drained_elsewhere(vip, at),
-            false => self.others_text().map(|others| {
+            false => self.shared_status().and_then(|shared| shared.others()).map(|others| {
                 format!(
-                    "{others} stop placing connections there within seconds, and have open ones of their own, which status here \
+                    "the other balancers ({others}) stop placing connections there within seconds, and have open ones of their own, which status here \
                      does not count: ask each before you switch the server off"
                 )
             }),

@@ -11,11 +11,7 @@ use dwell_engine::{
     steer::maglev::{self, Member},
 };
 
-use crate::config::{PolicyName, Vip};
-
-/// A table is not rebuilt for measured weights that all differ by less than this part from those that it was built
-/// from: no table is more exact than that, and building one costs a millisecond.
-const WEIGHT_TOLERANCE: f64 = 0.01;
+use crate::config::{PolicyName, Vip, is_same_part};
 
 /// A backend's part in a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,7 +123,7 @@ impl Table {
         let (total, old_total) = (total(weights), total(&self.weights));
         let is_near = |((real, weight), (old_real, old_weight)): (&(u32, f64), &(u32, f64))| {
             let (part, old_part) = (weight / total, old_weight / old_total);
-            real == old_real && (part - old_part).abs() <= WEIGHT_TOLERANCE * old_part
+            real == old_real && is_same_part(part, old_part)
         };
         weights.iter().zip(&self.weights).all(is_near)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{MAX_WEIGHT, MOST_BACKENDS, PolicyName, Vip};
+use crate::config::{MAX_WEIGHT, MOST_BACKENDS, PolicyName, Vip, is_same_part};
 
 /// What balancers must have in common to read each other's messages, and to build the same table from the same weights.
 pub const FORMAT: u32 = 1;
@@ -63,9 +63,6 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A table is not rebuilt for measured weights that all differ by less than this part from those of the last set.
-const WEIGHT_TOLERANCE: f64 = 0.01;
-
 impl WeightSet {
     /// Reads a set. `None` if it is not one, or has weights that no balancer sets.
     pub fn parse(bytes: &[u8]) -> Option<WeightSet> {
@@ -105,7 +102,7 @@ impl VipWeights {
                 address == other_address
                     && weight.is_down == other.is_down
                     && (part > 0.0) == (other_part > 0.0)
-                    && (part - other_part).abs() <= WEIGHT_TOLERANCE * other_part
+                    && is_same_part(part, other_part)
             })
     }
 }

@@ -151,26 +151,14 @@ impl Decap {
         Ok(DecapCounters::sum(&cpus))
     }
 
-    /// Runs the program over a frame, which is counted. Returns the frame as passed to this host, or none if it is
-    /// dropped or sent on.
+    /// Runs the program over a frame as if it had arrived (BPF_PROG_TEST_RUN), which is counted. Returns the verdict of linux/bpf.h, and
+    /// the frame as it would be passed to this host or sent on.
     ///
     /// # Errors
     ///
     /// If the kernel does not run the program.
-    pub fn process_frame(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let (verdict, frame) = maps::run_xdp(&load::program(&self.object, "decapsulate"), frame)?;
-        Ok((verdict == maps::XDP_PASS).then_some(frame))
-    }
-
-    /// Runs the program over a frame, which is counted. Returns the frame as sent on to another backend, or none if it is
-    /// dropped or passed to this host.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Decap::process_frame`].
-    pub fn redirected_frame(&mut self, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let (verdict, frame) = maps::run_xdp(&load::program(&self.object, "decapsulate"), frame)?;
-        Ok((verdict == maps::XDP_REDIRECT).then_some(frame))
+    pub fn replay_packet(&mut self, frame: &[u8]) -> Result<(u32, Vec<u8>), Error> {
+        maps::run_xdp(&load::program(&self.object, "decapsulate"), frame)
     }
 }
 

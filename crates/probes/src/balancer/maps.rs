@@ -218,11 +218,6 @@ pub(super) fn remove(tables: &dyn MapCore, numbers: &[u32], zeros: &mut Option<M
     there.iter().try_for_each(|number| delete(tables, "tables", &number.to_ne_bytes()))
 }
 
-/// The XDP verdict of a packet that is passed on (linux/bpf.h).
-pub(super) const XDP_PASS: u32 = 2;
-/// The XDP verdict of a packet that leaves by another device.
-pub(super) const XDP_REDIRECT: u32 = 4;
-
 /// The bytes that encapsulation may add to a frame, with some to spare.
 const GROWTH: usize = 256;
 

@@ -192,16 +192,7 @@ impl Plane {
         written
     }
 
-    /// Removes a backend and its counts. Its connections go elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// If the map cannot be written.
-    pub fn remove_real(&mut self, number: u32) -> Result<(), Error> {
-        self.remove_reals(&[number])
-    }
-
-    /// Removes several backends and their counts. Their connections go elsewhere.
+    /// Removes backends and their counts. Their connections go elsewhere.
     ///
     /// # Errors
     ///
@@ -254,18 +245,9 @@ impl Plane {
         self.drop_keys(before.as_slice())
     }
 
-    /// Removes a VIP: new connections to it are no longer balanced, and known ones continue until they end. The table
-    /// and the counts of its number are removed with its last key.
-    ///
-    /// # Errors
-    ///
-    /// If the map cannot be written.
-    pub fn remove_vip(&mut self, key: &VipKey) -> Result<(), Error> {
-        self.remove_vips(&[*key])
-    }
-
-    /// Removes several VIPs, as [`Plane::remove_vip`] does. The kernel waits for its CPUs once for hundreds of tables, not for
-    /// each. What cannot be removed does not keep the others.
+    /// Removes VIPs: new connections to them are no longer balanced, and known ones continue until they end. The table and the counts of
+    /// a number are removed with its last key. The kernel waits for its CPUs once for hundreds of tables, not for each.
+    /// What cannot be removed does not keep the others.
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@ fn root_connections_stay_until_they_are_over() {
     plane.set_real(2, &second).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(2), Reason::NoRoute));
     // A backend that was removed keeps no connections.
-    plane.remove_real(2).unwrap();
+    plane.remove_reals(&[2]).unwrap();
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Moved));
     assert_eq!(pass(&mut plane, &client.data(5)), (Some(1), Reason::Connection));
 }
@@ -131,6 +131,6 @@ fn root_all_connections_of_a_client_may_go_to_one_backend() {
     let together = backends(&mut plane);
     assert!(together.contains(&200), "{together:?}");
     // Without its VIP, the packet is not for the balancer.
-    plane.remove_vip(&key).unwrap();
+    plane.remove_vips(&[key]).unwrap();
     assert_eq!(why(&mut plane, &v4().syn()), Reason::NotVip);
 }

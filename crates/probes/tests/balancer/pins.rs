@@ -315,7 +315,7 @@ fn stays_behind(star: &Star, path: &Path) {
             assert_eq!(ask(&mut stream).unwrap(), 0);
         }
         plane.set_table(1, &[2; 251]).unwrap();
-        plane.remove_real(1).unwrap();
+        plane.remove_reals(&[1]).unwrap();
         stream.write_all(&[7]).unwrap();
         eventually("it has moved", || plane.counters().unwrap().get(Reason::Moved) >= moved);
     };

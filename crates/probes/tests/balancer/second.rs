@@ -21,6 +21,7 @@ use etherparse::PacketBuilder;
 
 use crate::{
     decap::{rules, wrapped},
+    fixtures::{XDP_PASS, XDP_REDIRECT, taken_out},
     options,
     packets::{CLIENT_MAC, Client, GUE_PORT, OUR_MAC, address, hop_less, real, v4, v6},
     parity::Both,
@@ -98,17 +99,17 @@ fn root_a_packet_under_way_goes_from_backend_to_backend_until_one_has_its_connec
             // The kernel has no such connection.
             let mut kernel = Decap::load(&end(at)).unwrap();
             if at == 3 {
-                assert_eq!(kernel.process_frame(&frame).unwrap().unwrap()[14..], hop_less(&data[14..]));
+                assert_eq!(taken_out(&mut kernel, &frame).unwrap()[14..], hop_less(&data[14..]));
                 break;
             }
-            assert_eq!(kernel.process_frame(&frame).unwrap(), None, "no path is known");
+            assert_eq!(taken_out(&mut kernel, &frame), None, "no path is known");
             assert_eq!(kernel.others(), [(address(REALS[at + 1].0), false)]);
             kernel.set_other(address(REALS[at + 1].0), Some(hop())).unwrap();
             let (outcome, next) = native_end(at, false).packet(&frame);
             assert_eq!(outcome, DecapOutcome::SentOn);
             let next = next.unwrap();
             assert_eq!(next[..12], [hop().destination, hop().source].concat());
-            assert_eq!(kernel.redirected_frame(&frame).unwrap(), Some(next.clone()));
+            assert_eq!(kernel.replay_packet(&frame).unwrap(), (XDP_REDIRECT, next.clone()));
             let counters = kernel.counters().unwrap();
             assert_eq!([DecapOutcome::SentOn, DecapOutcome::NoRoute].map(|outcome| counters.get(outcome)), [1, 1]);
             frame = next;
@@ -151,7 +152,7 @@ fn root_what_is_down_comes_last_and_what_cannot_be_reached_not_at_all() {
     assert_eq!(order(&mut both, &data), [1, 4, 2]);
     both.set_real(4, &Real { forward: Forward::L2, ..reals()[3] });
     assert_eq!(order(&mut both, &data), [1, 2]);
-    both.plane.remove_real(2).unwrap();
+    both.plane.remove_reals(&[2]).unwrap();
     assert_eq!(both.plane.dry_run(&data).unwrap().decision.reason, Reason::Fallback);
 }
 
@@ -219,7 +220,7 @@ fn root_forged_packets_go_nowhere_else() {
             kernel.set_other(address(to), Some(hop())).unwrap();
         }
         let outcome = native.packet(frame).0;
-        kernel.process_frame(frame).unwrap();
+        taken_out(&mut kernel, frame);
         assert_eq!(kernel.counters().unwrap().get(outcome), 1, "{outcome:?}");
         outcome
     };
@@ -272,7 +273,8 @@ fn outcome_of_both(rules: &DecapRules, frame: &[u8]) {
         let kernel = kernel.get_or_insert_with(|| Decap::load(rules).unwrap());
         let before = kernel.counters().unwrap();
         // The kernel refuses frames that are shorter than an Ethernet header.
-        let Ok(passed) = kernel.process_frame(frame) else { return };
+        let Ok((verdict, passed)) = kernel.replay_packet(frame) else { return };
+        let passed = (verdict == XDP_PASS).then_some(passed);
         let after = kernel.counters().unwrap();
         let outcome = DecapOutcome::ALL.into_iter().find(|each| after.get(*each) > before.get(*each)).unwrap();
         // A SYN and what is not TCP are always this host's.
@@ -303,7 +305,7 @@ fn root_a_connection_is_here_if_it_has_a_socket_that_is_open() {
                 let mut outcome = |frame: &[u8]| {
                     let (.., frame) = ask(&mut both, frame);
                     let before = decap.counters().unwrap();
-                    decap.process_frame(&frame).unwrap();
+                    taken_out(&mut decap, &frame);
                     let after = decap.counters().unwrap();
                     DecapOutcome::ALL.into_iter().find(|each| after.get(*each) > before.get(*each)).unwrap()
                 };

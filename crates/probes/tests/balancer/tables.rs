@@ -144,11 +144,11 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
     for frame in [v4().syn(), v4().data(5)] {
         plane.replay_packet(&frame).unwrap();
     }
-    plane.remove_vip(&key(81)).unwrap();
+    plane.remove_vips(&[key(81)]).unwrap();
     // One of its keys is left.
     assert_eq!(backends(&mut plane, 80), [2]);
     assert_eq!(plane.vip_loads().unwrap()[1].packets, 2);
-    plane.remove_vip(&key(80)).unwrap();
+    plane.remove_vips(&[key(80)]).unwrap();
     // A known connection stays, and is still counted at its VIP.
     plane.replay_packet(&v4().data(5)).unwrap();
     plane.set_vip(&key(80), &numbered(1)).unwrap();
@@ -162,7 +162,7 @@ fn root_a_number_that_is_used_again_begins_with_nothing() {
     assert!(backends(&mut plane, 81).is_empty());
 
     assert_eq!(plane.real_loads().unwrap()[2].packets, 3);
-    plane.remove_real(2).unwrap();
+    plane.remove_reals(&[2]).unwrap();
     assert_eq!(plane.real_loads().unwrap()[2], Load::default());
     plane.set_real(2, &real(4)).unwrap();
     assert_eq!(plane.real_loads().unwrap()[2], Load::default());
@@ -223,7 +223,7 @@ fn root_tables_of_equal_weights_count_while_nobody_renews_the_data_plane() {
     plane.renew(Duration::ZERO, WhenStale::Equal).unwrap();
     becomes(&mut plane, 2);
     // A number that is used again does not inherit the table.
-    plane.remove_vip(&key(80)).unwrap();
+    plane.remove_vips(&[key(80)]).unwrap();
     plane.set_vip(&key(80), &numbered(1)).unwrap();
     plane.set_table(1, &[3; 7]).unwrap();
     assert_eq!(backends(&mut plane, 80), [3]);

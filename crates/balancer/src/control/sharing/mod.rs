@@ -270,13 +270,6 @@ impl Balancer {
         is_elsewhere.then(|| format!("'{name}' is drained at {place}, which counts for all: undo it there"))
     }
 
-    /// Names the other balancers that are there; `None` if there are none, or it decides alone.
-    pub(in crate::control) fn others_text(&self) -> Option<String> {
-        let sharing = self.sharing.as_ref()?;
-        let others: Vec<_> = sharing.situation.members.iter().filter(|name| **name != sharing.name).cloned().collect();
-        (!others.is_empty()).then(|| format!("the other balancers ({})", others.join(", ")))
-    }
-
     /// Returns what an operator should know of the others.
     pub(in crate::control) fn shared_status(&self) -> Option<SharedStatus> {
         let sharing = self.sharing.as_ref()?;

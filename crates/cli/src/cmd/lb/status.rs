@@ -112,8 +112,7 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
         let _ = writeln!(text, "data plane: {}", describe(heartbeat));
     }
     if let Some(shared) = &status.shared {
-        let others: Vec<_> = shared.members.iter().filter(|name| **name != shared.name).map(String::as_str).collect();
-        let others = if others.is_empty() { "no other".to_owned() } else { others.join(", ") };
+        let others = shared.others().unwrap_or("no other".to_owned());
         let leader = match &shared.leader {
             Some(leader) if *leader == shared.name => "leads".to_owned(),
             Some(leader) => format!("follows {leader}"),
@@ -125,7 +124,8 @@ pub fn text(status: &Status, before: Option<&Status>) -> String {
             None => writeln!(text, "{} with {others}: {leader}, {set}", shared.name),
         };
     }
-    let others = others(status.shared.as_ref());
+    // Their connections are counted nowhere but there.
+    let others = status.shared.as_ref().and_then(SharedStatus::others).unwrap_or_default();
     for vip in &status.vips {
         let was = before.and_then(|before| before.vips.iter().find(|was| was.name == vip.name));
         write_vip(&mut text, vip, was, status.interval_ns, &others);
@@ -177,12 +177,6 @@ fn counts(now: &BTreeMap<String, u64>, was: Option<&BTreeMap<String, u64>>, inte
 /// Returns how much was added per second.
 fn rate(now: u64, then: u64, interval_ns: u64) -> String {
     format!("{:.0}", now.saturating_sub(then) as f64 * 1e9 / interval_ns as f64)
-}
-
-/// The names of the other balancers, whose connections are counted nowhere but there.
-fn others(shared: Option<&SharedStatus>) -> String {
-    let others = shared.into_iter().flat_map(|shared| shared.members.iter().filter(|name| **name != shared.name));
-    others.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interval_ns: u64, others: &str) {
