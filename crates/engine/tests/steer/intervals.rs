@@ -263,6 +263,35 @@ fn a_worker_that_hangs_shows_however_often_clients_of_the_others_ask() {
     assert_eq!(end(30, &[(6_000, 10)]), (Some(false), 10), "whatever came later was answered");
 }
 
+/// Half of the clients move to another balancer and back every two seconds. What is under way then is acknowledged there, and waits here
+/// for as long as requests may, and counts until an interval has shown that others have passed.
+#[test]
+fn clients_that_move_to_another_balancer_and_back_make_no_backend_slow_for_longer_than_an_interval() {
+    let (mut intervals, mut connections) = (intervals(5), 0..);
+    for second in 0..120u64 {
+        let is_here = second % 4 < 2;
+        let mut waiting = [backend(1), backend(2)];
+        for (state, under_way) in waiting.iter_mut().zip([1, 2]) {
+            let answered = connections.by_ref().take(if is_here { 12 } else { 6 });
+            answered.for_each(|number| intervals.add(state.real, &record(number, 1), &estimate(30 * MS, 1)));
+            // They have moved at the end of the seconds 1, 5, 9 and so on.
+            let moved = (1..=second).step_by(4).map(|moved| second - moved).filter(|ago| *ago < 68);
+            moved.for_each(|ago| {
+                (0..under_way).for_each(|host| state.pending.add(client(host, 1), ago * 1_000 * MS + 30 * MS));
+            });
+        }
+        for (seen, state) in intervals.end(&waiting).iter().zip(&waiting) {
+            let (mean_ns, waits) = (seen.latency.map_or(0, |latency| latency.mean_ns), state.pending.count());
+            assert!(
+                mean_ns == 30 * MS || second % 4 == 2,
+                "after {second} s {}, strays {} of {waits}",
+                mean_ns / MS,
+                seen.strays
+            );
+        }
+    }
+}
+
 /// Of three backends that have lost as many connections at once, the one that answered slowest for a moment gets nothing more.
 #[test]
 fn what_waits_at_all_alike_and_has_passed_at_the_others_is_not_of_one_backend() {
