@@ -13,7 +13,7 @@ use std::{
 
 use dwell_app::log::log;
 use dwell_fleet::{
-    Agent, Busy, Error, Handler, peer_host,
+    Agent, Busy, Error, Handler, VERSION_REMEDY, peer_host,
     wire::{AgentName, Batch},
 };
 
@@ -297,7 +297,7 @@ impl Handler for Front {
         };
         // Whoever reads this may be slow, and others of them need not wait for that.
         if is_due {
-            log(format_args!("{address} is refused: {reason}; update the older of the two, the collector first"));
+            log(format_args!("{address} is refused: {reason}; {VERSION_REMEDY}"));
         }
     }
 

@@ -31,6 +31,6 @@ pub use identity::{Identity, Key, KeyFile, NewKey, Token};
 pub use lanes::{Lane, Lanes, MAX_COLLECTORS};
 pub use link::Secret;
 pub use outbox::{Backlog, BufferError, Outbox, Unread, adopt};
-pub use server::{Agent, Busy, Handler, Limits, Refusals, Server, peer_host};
+pub use server::{Agent, Busy, Handler, Limits, Refusal, Refusals, Server, peer_host};
 pub use session::clock_session;
-pub use uplink::{CollectorAddress, Event, Uplink, ask_for_key};
+pub use uplink::{CollectorAddress, Event, Uplink, VERSION_REMEDY, ask_for_key};

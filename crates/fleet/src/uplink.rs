@@ -466,13 +466,14 @@ fn describe_unwelcome(error: &FrameError) -> String {
     }
 }
 
-const UPDATE: &str = "update the older of the two, the collector first";
+/// What to do about two versions of dwell that do not understand each other.
+pub const VERSION_REMEDY: &str = "update the older of the two, the collector first";
 
 /// Describes an error of a connection, and what it probably means.
 fn describe(error: &FrameError) -> String {
     let io = match error {
         FrameError::Io(io) => io,
-        FrameError::NoVersion | FrameError::Version(_) => return format!("{error}: {UPDATE}"),
+        FrameError::NoVersion | FrameError::Version(_) => return format!("{error}: {VERSION_REMEDY}"),
         error => return error.to_string(),
     };
     use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};

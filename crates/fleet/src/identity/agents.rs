@@ -41,8 +41,8 @@ impl AgentKey {
     /// Parses the content of a file that [`enroll`] has written.
     pub(super) fn parse(text: &str) -> Option<AgentKey> {
         let mut lines = text.lines();
+        lines.next().filter(|line| *line == HEADER)?;
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
-        value("dwell-agent-key").filter(|version| version == "1")?;
         let name = AgentName::try_from(value("name")?).ok()?;
         let private = from_hex(&value("private")?)?.try_into().ok()?;
         Some(AgentKey { name, private, collector: from_hex(&value("collector")?)? })

@@ -10,7 +10,7 @@ use std::{
 
 use super::*;
 use crate::{
-    Agent, Busy, Event, Handler, Key, Limits, Outbox, Server, Uplink,
+    Agent, Busy, Event, Handler, Key, Limits, Outbox, Refusal, Server, Uplink,
     wire::{AgentMessage, AgentName, Batch, CollectorMessage, Content, Hello, MAX_FRAME_BYTES, RunId},
 };
 
@@ -179,14 +179,14 @@ fn an_agent_of_an_unknown_version_is_refused_in_words_that_both_sides_have() {
     send(&mut link, &[&[2], &file("hello")[1..]].concat());
     let answer = wire::decode(Version::V3, &receive(&mut link)).unwrap();
     assert!(matches!(answer, CollectorMessage::Refused(reason) if reason.contains("speaks version 2 of the protocol")));
-    let counted = || (server.refusals().versions, stored.incompatible.lock().unwrap().len());
+    let counted = || (server.refusals().get(Refusal::Version), stored.incompatible.lock().unwrap().len());
     let begun = Instant::now();
     while counted() != (2, 2) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counted());
         thread::sleep(Duration::from_millis(10));
     }
     assert!(stored.incompatible.lock().unwrap()[0].contains("which are 4 and 3"));
-    assert_eq!(server.refusals().malformed, 0);
+    assert_eq!(server.refusals().get(Refusal::Garbage), 0);
 }
 
 #[test]

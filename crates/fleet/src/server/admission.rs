@@ -17,43 +17,56 @@ use crate::wire::FrameError;
 /// others out.
 const MAX_PENDING_PER_HOST: usize = 16;
 
-/// Numbers of refused connections, by reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Refusals {
-    /// Peers without the shared key or a trusted certificate.
-    pub unauthenticated: u64,
-    /// Peers that sent something other than TLS or a valid message, also after they had been admitted.
-    pub malformed: u64,
-    /// Peers that speak no version of the protocol that this dwell speaks.
-    pub versions: u64,
-    /// Peers that did not authenticate in time.
-    pub slow: u64,
-    /// Connections beyond the limit on unauthenticated ones, in total or per host.
-    pub excess: u64,
-    /// Agents whose name another connected agent has.
-    pub duplicate_names: u64,
-    /// Agents whose key or certificate is not that of their name, or is not accepted any more.
-    pub false_names: u64,
-    /// Agents for which there was no connection left.
-    pub capacity: u64,
-    /// Agents that the handler did not admit: it is overloaded, ends, or knows too many names.
-    pub turned_away: u64,
+/// Why a connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The peer has neither the shared key nor a trusted certificate.
+    Stranger,
+    /// The peer sent something other than TLS or a valid message, possibly after it had been admitted.
+    Garbage,
+    /// The peer speaks no version of the protocol that this dwell speaks.
+    Version,
+    /// The peer did not authenticate in time.
+    Slow,
+    /// The connection is beyond the limit on unauthenticated ones, in total or per host.
+    Crowd,
+    /// Another connected agent has the agent's name.
+    Name,
+    /// The agent's key or certificate is not that of its name, or is not accepted any more.
+    Impostor,
+    /// There was no connection left for the agent.
+    Capacity,
+    /// The handler did not admit the agent: it is overloaded, ends, or knows too many names.
+    Busy,
 }
 
+impl Refusal {
+    const ALL: [(Refusal, &str); 9] = [
+        (Refusal::Stranger, "stranger"),
+        (Refusal::Garbage, "garbage"),
+        (Refusal::Version, "version"),
+        (Refusal::Slow, "slow"),
+        (Refusal::Crowd, "crowd"),
+        (Refusal::Name, "name"),
+        (Refusal::Impostor, "impostor"),
+        (Refusal::Capacity, "capacity"),
+        (Refusal::Busy, "busy"),
+    ];
+}
+
+/// Numbers of refused connections, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refusals([u64; Refusal::ALL.len()]);
+
 impl Refusals {
+    /// Returns how many connections were refused for this reason.
+    pub fn get(&self, reason: Refusal) -> u64 {
+        self.0[reason as usize]
+    }
+
     /// Returns each count with the name of its reason, as metrics and the store use it.
-    pub fn by_reason(&self) -> [(&'static str, u64); 9] {
-        [
-            ("stranger", self.unauthenticated),
-            ("garbage", self.malformed),
-            ("version", self.versions),
-            ("slow", self.slow),
-            ("crowd", self.excess),
-            ("name", self.duplicate_names),
-            ("impostor", self.false_names),
-            ("capacity", self.capacity),
-            ("busy", self.turned_away),
-        ]
+    pub fn by_reason(&self) -> [(&'static str, u64); Refusal::ALL.len()] {
+        Refusal::ALL.map(|(reason, name)| (name, self.get(reason)))
     }
 }
 
@@ -63,15 +76,7 @@ pub(super) struct Admission {
     pending: Mutex<Pending>,
     /// Connections that have authenticated and are served by a thread.
     sessions: AtomicUsize,
-    unauthenticated: AtomicU64,
-    malformed: AtomicU64,
-    versions: AtomicU64,
-    slow: AtomicU64,
-    excess: AtomicU64,
-    duplicate_names: AtomicU64,
-    false_names: AtomicU64,
-    capacity: AtomicU64,
-    turned_away: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 /// Unauthenticated connections, in the order of their arrival.
@@ -94,20 +99,7 @@ pub(super) struct SessionPermit(Arc<Admission>);
 
 impl Admission {
     pub(super) fn new(limits: Limits) -> Admission {
-        Admission {
-            limits,
-            pending: Mutex::default(),
-            sessions: AtomicUsize::new(0),
-            unauthenticated: AtomicU64::new(0),
-            malformed: AtomicU64::new(0),
-            versions: AtomicU64::new(0),
-            slow: AtomicU64::new(0),
-            excess: AtomicU64::new(0),
-            duplicate_names: AtomicU64::new(0),
-            false_names: AtomicU64::new(0),
-            capacity: AtomicU64::new(0),
-            turned_away: AtomicU64::new(0),
-        }
+        Admission { limits, pending: Mutex::default(), sessions: AtomicUsize::new(0), refused: Default::default() }
     }
 
     /// Lets an authenticated connection stay, unless there are too many: all that have a thread count, whatever their
@@ -118,7 +110,7 @@ impl Admission {
         match self.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Some(SessionPermit(Arc::clone(self))),
             Err(_) => {
-                self.capacity.fetch_add(1, Ordering::Relaxed);
+                self.count(Refusal::Capacity);
                 None
             }
         }
@@ -130,7 +122,7 @@ impl Admission {
         let host = peer_host(address);
         let mut pending = self.pending();
         if pending.by_number.values().filter(|(other, _)| *other == host).count() >= MAX_PENDING_PER_HOST {
-            self.excess.fetch_add(1, Ordering::Relaxed);
+            self.count(Refusal::Crowd);
             return None;
         }
         if pending.by_number.len() >= self.limits.unauthenticated
@@ -146,51 +138,23 @@ impl Admission {
 
     /// Counts a connection that failed before its hello.
     pub(super) fn count_failure(&self, permit: &Permit, error: &FrameError) {
-        let counter = match error {
+        self.count(match error {
             // A later connection displaced it.
-            _ if !self.pending().by_number.contains_key(&permit.number) => &self.excess,
-            FrameError::Io(io) if io.kind() == io::ErrorKind::TimedOut => &self.slow,
-            FrameError::NoVersion | FrameError::Version(_) => &self.versions,
-            FrameError::Unauthenticated(_) => &self.unauthenticated,
-            FrameError::Io(io) if is_incompatible(io) => &self.unauthenticated,
-            _ => &self.malformed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+            _ if !self.pending().by_number.contains_key(&permit.number) => Refusal::Crowd,
+            FrameError::Io(io) if io.kind() == io::ErrorKind::TimedOut => Refusal::Slow,
+            FrameError::NoVersion | FrameError::Version(_) => Refusal::Version,
+            FrameError::Unauthenticated(_) => Refusal::Stranger,
+            FrameError::Io(io) if is_incompatible(io) => Refusal::Stranger,
+            _ => Refusal::Garbage,
+        });
     }
 
-    /// Counts an agent whose name another one has.
-    pub(super) fn count_duplicate_name(&self) {
-        self.duplicate_names.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts an agent that may not have its name.
-    pub(super) fn count_false_name(&self) {
-        self.false_names.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts an agent that the handler did not admit.
-    pub(super) fn count_turned_away(&self) {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts an agent that was disconnected because of what it sent.
-    pub(super) fn count_malformed(&self) {
-        self.malformed.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count(&self, reason: Refusal) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn refusals(&self) -> Refusals {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Refusals {
-            unauthenticated: read(&self.unauthenticated),
-            malformed: read(&self.malformed),
-            versions: read(&self.versions),
-            slow: read(&self.slow),
-            excess: read(&self.excess),
-            duplicate_names: read(&self.duplicate_names),
-            false_names: read(&self.false_names),
-            capacity: read(&self.capacity),
-            turned_away: read(&self.turned_away),
-        }
+        Refusals(self.refused.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -240,6 +204,15 @@ mod tests {
 
     const MAX_PENDING: usize = 128;
 
+    #[test]
+    fn each_reason_has_its_own_name_and_count() {
+        let admission = Admission::new(Limits::default());
+        for (number, (reason, name)) in Refusal::ALL.into_iter().enumerate() {
+            (0..=number).for_each(|_| admission.count(reason));
+            assert_eq!(admission.refusals().by_reason()[number], (name, number as u64 + 1));
+        }
+    }
+
     fn v4(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
     }
@@ -256,7 +229,7 @@ mod tests {
         assert!(enter(v4(2)).is_some());
         held.pop();
         assert!(enter(v4(1)).is_some(), "the permit was returned");
-        assert_eq!(admission.refusals().excess, 2);
+        assert_eq!(admission.refusals().get(Refusal::Crowd), 2);
         drop(held);
         assert!(admission.pending().by_number.is_empty());
     }
@@ -292,6 +265,6 @@ mod tests {
         admission.count_failure(&first, &FrameError::End);
         admission.count_failure(&held[0], &FrameError::End);
         let refusals = admission.refusals();
-        assert_eq!((refusals.excess, refusals.malformed), (1, 1));
+        assert_eq!((refusals.get(Refusal::Crowd), refusals.get(Refusal::Garbage)), (1, 1));
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-pub use admission::{Refusals, peer_host};
+pub use admission::{Refusal, Refusals, peer_host};
 
 /// Maximum length of a hello. Longer frames are accepted only after it.
 const MAX_HELLO_BYTES: usize = 4096;
@@ -261,7 +261,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
         }
     };
     if let Err(reason) = shared.identity.check_agent(&link.presented, &hello.name) {
-        shared.admission.count_false_name();
+        shared.admission.count(Refusal::Impostor);
         return refuse(&mut link, reason);
     }
     let Some(_session) = shared.admission.begin_session() else {
@@ -282,14 +282,14 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     let registration = match shared.registry.register(&agent, copy) {
         Ok(registration) => registration,
         Err(reason) => {
-            shared.admission.count_duplicate_name();
+            shared.admission.count(Refusal::Name);
             return refuse(&mut link, reason);
         }
     };
     let mut through = match handler.hello(&agent) {
         Ok(through) => through,
         Err(reason) => {
-            shared.admission.count_turned_away();
+            shared.admission.count(Refusal::Busy);
             let has_replaced = registration.has_replaced;
             if registration.end() && has_replaced {
                 handler.disconnected(&agent, Some(&format!("it connected again, and was refused: {reason}")));
@@ -301,7 +301,7 @@ fn serve(stream: TcpStream, address: SocketAddr, shared: &Shared, permit: Permit
     let is_garbage =
         |error: &FrameError| !matches!(error, FrameError::End | FrameError::Io(_) | FrameError::Unauthenticated(_));
     if error.as_ref().is_some_and(is_garbage) {
-        shared.admission.count_malformed();
+        shared.admission.count(Refusal::Garbage);
     }
     let reason = departure(error.as_ref());
     handler.disconnected(&agent, registration.end().then_some(reason.as_str()));
@@ -354,7 +354,7 @@ fn enroll(mut link: Link, address: SocketAddr, shared: &Shared, permit: Permit, 
             sent.map_err(left).map(|()| name.clone())
         }
         Err(reason) => {
-            shared.admission.count_turned_away();
+            shared.admission.count(Refusal::Busy);
             refuse(&mut link, reason.clone());
             Err(reason)
         }
@@ -419,7 +419,7 @@ fn session(
             let accepted = identity.check_agent(&link.presented, &agent.name);
             report_problem(identity, handler);
             if let Err(reason) = accepted {
-                admission.count_false_name();
+                admission.count(Refusal::Impostor);
                 refuse(link, reason.clone());
                 return Err(FrameError::Unauthenticated(io::Error::other(reason)));
             }
@@ -444,7 +444,7 @@ fn session(
                 if rejected > MAX_REJECTED {
                     return Err(FrameError::Rejected(MAX_REJECTED));
                 }
-                admission.count_malformed();
+                admission.count(Refusal::Garbage);
                 CollectorMessage::Rejected { number, reason }
             }
         };

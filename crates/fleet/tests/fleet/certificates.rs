@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dwell_fleet::{Error, Event, Identity};
+use dwell_fleet::{Error, Event, Identity, Refusal};
 use dwell_testbed::harness::eventually;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -61,12 +61,12 @@ fn a_certificate_of_the_right_authority_is_accepted() {
     // Trusts the collector, but has a certificate from another authority.
     let stranger = agent("b", 2, &at("localhost"), &theirs.identity(folder, "ours", "b"));
     stranger.wait_for_failure("the collector does not accept our key");
-    eventually("it is counted", || server.refusals().unauthenticated > 0);
+    eventually("it is counted", || server.refusals().get(Refusal::Stranger) > 0);
 
     // Its certificate is good, but for another agent.
     let impostor = agent("a", 5, &at("localhost"), &ours.identity(folder, "ours", "e"));
     impostor.wait_for_failure("its certificate is not for 'a'");
-    eventually("it is counted", || server.refusals().false_names > 0);
+    eventually("it is counted", || server.refusals().get(Refusal::Impostor) > 0);
 
     // Trusts another authority.
     let wary = agent("c", 3, &at("localhost"), &ours.identity(folder, "theirs", "c"));

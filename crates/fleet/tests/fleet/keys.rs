@@ -2,7 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
-use dwell_fleet::{CollectorAddress, Error, Identity, Key, KeyFile, Server, Token, ask_for_key, wire::AgentName};
+use dwell_fleet::{
+    CollectorAddress, Error, Identity, Key, KeyFile, Refusal, Server, Token, ask_for_key, wire::AgentName,
+};
 use dwell_testbed::harness::eventually;
 
 use crate::support::{Memory, agent, collector};
@@ -53,7 +55,7 @@ fn an_agents_key_is_good_for_its_name_alone() {
     eventually("it is gone", || server.agents() == 0);
     let impostor = agent("web", 2, &address, &db);
     impostor.wait_for_failure("its key is that of 'db', not of 'web'");
-    assert!(server.refusals().false_names > 0);
+    assert!(server.refusals().get(Refusal::Impostor) > 0);
     // Neither the collector's own key nor that of another fleet makes an agent.
     for key in [&office.key, &Office::new().enroll("web")] {
         let stranger = agent("web", 3, &address, &Identity::from_key(key));

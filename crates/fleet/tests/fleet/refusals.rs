@@ -1,5 +1,6 @@
 //! Refused connections, and agents that they must not disturb.
 
+use dwell_fleet::Refusal;
 use dwell_testbed::harness::eventually;
 use std::{
     io::{Read, Write},
@@ -18,7 +19,7 @@ fn another_key_is_refused_and_counted_by_both_sides() {
     let stranger = agent("a", 1, &address, &identity("x"));
     stranger.push(1);
     stranger.wait_for_failure("the collector's key does not match ours");
-    eventually("it is counted", || server.refusals().unauthenticated > 0);
+    eventually("it is counted", || server.refusals().get(Refusal::Stranger) > 0);
     let friend = agent("a", 2, &address, &identity("k"));
     friend.wait_until_connected();
     friend.push(1);
@@ -48,7 +49,7 @@ fn malformed_input_is_refused_and_counted() {
         // Until the collector closes the connection.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    eventually("all are counted", || server.refusals().malformed == count);
+    eventually("all are counted", || server.refusals().get(Refusal::Garbage) == count);
     friend.push(1);
     eventually("it is stored", || memory.numbers(friend.run) == [1]);
 }
@@ -60,7 +61,7 @@ fn many_silent_connections_do_not_hinder_an_agent() {
     let friend = agent("a", 1, &server.address().to_string(), &key);
     friend.wait_until_connected();
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    eventually("some are refused", || server.refusals().excess >= 20);
+    eventually("some are refused", || server.refusals().get(Refusal::Crowd) >= 20);
     (0..20).for_each(|count| friend.push(count));
     eventually("all are stored", || friend.uplink.backlog().batches == 0);
     assert_eq!(memory.numbers(friend.run).len(), 20);
@@ -70,7 +71,7 @@ fn many_silent_connections_do_not_hinder_an_agent() {
         let _ = first.write_all(&[0x16]);
         std::thread::sleep(Duration::from_millis(500));
         let refusals = server.refusals();
-        refusals.slow + refusals.malformed >= 16
+        refusals.get(Refusal::Slow) + refusals.get(Refusal::Garbage) >= 16
     });
     let late = agent("b", 2, &server.address().to_string(), &key);
     late.wait_until_connected();

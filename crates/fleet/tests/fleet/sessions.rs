@@ -7,7 +7,7 @@ use dwell_engine::{
     measure::Endpoint,
 };
 use dwell_fleet::{
-    Event, Limits,
+    Event, Limits, Refusal,
     wire::{FlowReport, FlowRtt, IntervalReport, LossCause},
 };
 use dwell_testbed::harness::eventually;
@@ -103,8 +103,8 @@ fn an_agent_is_refused_when_there_is_no_connection_left() {
     let second = agent("b", 2, &address, &key);
     second.wait_for_failure("no connection left");
     let refusals = server.refusals();
-    assert!(refusals.capacity > 0, "{refusals:?}");
-    assert_eq!(refusals.duplicate_names, 0);
+    assert!(refusals.get(Refusal::Capacity) > 0, "{refusals:?}");
+    assert_eq!(refusals.get(Refusal::Name), 0);
     drop(first);
     second.wait_until_connected();
 }
@@ -140,7 +140,7 @@ fn an_agent_is_refused_while_another_one_has_its_name() {
     second.wait_for_failure("an agent named 'web' is already connected");
     let third = agent("other", 3, &address, &key);
     third.wait_until_connected();
-    assert!(server.refusals().duplicate_names > 0);
+    assert!(server.refusals().get(Refusal::Name) > 0);
     second.push(7);
     drop(first);
     second.wait_until_connected();
@@ -177,7 +177,7 @@ fn an_agent_that_reconnects_replaces_its_former_connection() {
     again.wait_until_connected();
     again.push(7);
     eventually("it is stored", || memory.numbers(again.run) == [1]);
-    assert_eq!(server.refusals().duplicate_names, 0);
+    assert_eq!(server.refusals().get(Refusal::Name), 0);
     assert_eq!(server.agents(), 1);
     eventually("its former connection is over", || !memory.disconnected.lock().unwrap().is_empty());
     let disconnected = memory.disconnected.lock().unwrap();
@@ -292,7 +292,7 @@ fn what_a_killed_agent_left_is_sent_by_the_next_once() {
         .collect();
     assert_eq!(past, [true, false]);
     assert!(!events.iter().any(|event| matches!(event, Event::Disconnected { .. })), "{events:?}");
-    assert_eq!(server.refusals().duplicate_names, 0);
+    assert_eq!(server.refusals().get(Refusal::Name), 0);
 }
 
 /// A batch that the collector cannot read must not be sent for ever.
@@ -307,7 +307,7 @@ fn a_batch_that_is_not_valid_is_given_up_and_the_next_is_stored() {
     eventually("the next is stored", || memory.numbers(agent.run) == [1, 2]);
     let lost = memory.contents.lock().unwrap()[0].lost.unwrap();
     assert_eq!((lost.from, lost.why), (1, LossCause::Rejected));
-    assert_eq!(server.refusals().malformed, 1);
+    assert_eq!(server.refusals().get(Refusal::Garbage), 1);
     let events: Vec<_> = agent.events.try_iter().collect();
     assert!(events.iter().any(|event| matches!(event, Event::Rejected { .. })), "{events:?}");
     // Somebody who sends nothing else is disconnected.

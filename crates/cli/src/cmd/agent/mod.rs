@@ -16,6 +16,7 @@ use anyhow::anyhow;
 use dwell_engine::{filter::MAX_TERMS, layers::Config};
 use dwell_fleet::{
     Backlog, BufferError, CollectorAddress, Confinement, Event, Lane, Lanes, MAX_COLLECTORS, Outbox, Unread,
+    VERSION_REMEDY,
     wire::{AgentName, Hello, RunId},
 };
 use dwell_metrics::Shared;
@@ -258,9 +259,7 @@ impl Args {
                 log(format_args!("sends what an earlier agent left to the collector at {collector}"));
             }
             Event::Rejected { reason } => {
-                log(format_args!(
-                    "the collector rejected a batch, which is discarded: {reason}; update the older of the two, the collector first"
-                ));
+                log(format_args!("the collector rejected a batch, which is discarded: {reason}; {VERSION_REMEDY}"));
             }
             Event::GivenUp { reason } => {
                 log(format_args!(

@@ -3,13 +3,14 @@
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
+    ops::DerefMut,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use dwell_socket::deadline::DeadlineStream;
 use rustls::{
-    ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
+    ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData, StreamOwned,
     pki_types::{CertificateDer, ServerName},
 };
 
@@ -59,13 +60,7 @@ impl Link {
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(failed)?;
         }
-        let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
-        Ok(Link {
-            version: Version::of_protocol(tls.alpn_protocol()).ok_or(FrameError::NoVersion)?,
-            secret: secret.map_err(self::tls)?,
-            presented: presented(tls.peer_certificates()),
-            stream: Box::new(StreamOwned::new(tls, stream)),
-        })
+        Link::established(tls, stream)
     }
 
     /// Authenticates as a collector.
@@ -94,6 +89,15 @@ impl Link {
                 }
             })?;
         }
+        Link::established(tls, stream)
+    }
+
+    /// Makes the link of two sides that have authenticated each other.
+    fn established<C, S>(tls: C, stream: DeadlineStream) -> Result<Link, FrameError>
+    where
+        C: DerefMut<Target = ConnectionCommon<S>> + Send + 'static,
+        S: SideData + 'static,
+    {
         let secret = tls.export_keying_material([0; 32], SECRET_LABEL, None);
         Ok(Link {
             version: Version::of_protocol(tls.alpn_protocol()).ok_or(FrameError::NoVersion)?,
@@ -189,18 +193,11 @@ trait Stream: Read + Write + Send {
     fn close(&mut self);
 }
 
-impl Stream for StreamOwned<ClientConnection, DeadlineStream> {
-    fn socket(&mut self) -> &mut DeadlineStream {
-        &mut self.sock
-    }
-
-    fn close(&mut self) {
-        self.conn.send_close_notify();
-        let _ = self.flush();
-    }
-}
-
-impl Stream for StreamOwned<ServerConnection, DeadlineStream> {
+impl<C, S> Stream for StreamOwned<C, DeadlineStream>
+where
+    C: DerefMut<Target = ConnectionCommon<S>> + Send,
+    S: SideData,
+{
     fn socket(&mut self) -> &mut DeadlineStream {
         &mut self.sock
     }
