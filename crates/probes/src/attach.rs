@@ -13,7 +13,7 @@ use std::{
 
 use libbpf_rs::{Link, ProgramMut, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder, libbpf_sys};
 
-use crate::{Error, Interface, error::io_error};
+use crate::{Error, Interface, error::io_error, host::remedy_for_missing};
 
 /// The kind of hook to use at tc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,9 +103,7 @@ fn refused(interface: &Interface, hook: Hook, io: io::Error) -> Error {
 
 fn remedy(hook: Hook, io: &io::Error) -> &'static str {
     match (hook, io.raw_os_error(), io.kind()) {
-        (_, _, io::ErrorKind::PermissionDenied) => {
-            "it needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
-        }
+        (_, _, io::ErrorKind::PermissionDenied) => remedy_for_missing(),
         (Hook::Xdp, Some(nix::libc::EINVAL | nix::libc::ERANGE | nix::libc::EOPNOTSUPP), _) => {
             "its driver runs no XDP programs, or none with an MTU this large: measure at tc \
              (`--hook tc`)"

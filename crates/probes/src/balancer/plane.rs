@@ -26,7 +26,7 @@ use crate::{
     attach::{self, Attachment},
     chain::Slot,
     events::{self, Events},
-    host::xdp_mode,
+    host::{remedy_for_missing, xdp_mode},
     load,
     next_hop::{self, Device},
     vantage::{failed, read_cpus},
@@ -468,9 +468,7 @@ pub(super) const IN_THE_WAY: &str = "another XDP program is attached, perhaps th
 /// Explains why an interface refused the program. `in_the_way` is the remedy if it has another one.
 pub(super) fn busy(interface: &Interface, io: std::io::Error, in_the_way: &'static str) -> Error {
     let remedy = match io.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            "this needs CAP_BPF and CAP_NET_ADMIN: run as root, or grant them with setcap"
-        }
+        std::io::ErrorKind::PermissionDenied => remedy_for_missing(),
         std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::AlreadyExists => in_the_way,
         _ => "its driver does not support XDP, or not with an MTU this large",
     };

@@ -182,17 +182,29 @@ pub static DWELL: Requirements = Requirements {
 
 use Otherwise::{Degraded, Impossible};
 
-/// What it takes to watch packets live. That the program loads is the proof; the rest says what that takes, and so why it may have
-/// been refused.
+/// The needs of a verb that loads a program: that it loads is the proof; the rest says what that takes, and so why it may have been
+/// refused. After the program come what it is good for and what follows without it, its hooks, what the verifier lets it do, what
+/// follows where it does not, and the verb's other needs.
+#[rustfmt::skip]
+macro_rules! program {
+    ($program:ident, $serves:literal, $otherwise:literal, $hooks:literal, $may:literal, $refused:literal; $($need:expr,)*) => {
+        &[
+            Need { any_of: &[Fact::$program], serves: $serves, otherwise: Impossible($otherwise) },
+            Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::$program], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
+            Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::$program], serves: concat!("attaches programs to ", $hooks), otherwise: Impossible(concat!("cannot attach programs to ", $hooks)) },
+            Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::$program], serves: $may, otherwise: Impossible($refused) },
+            Need { any_of: &[Fact::InitialUserNamespace, Fact::$program], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+            $($need,)*
+        ]
+    };
+}
+
+/// What it takes to watch packets live.
 #[rustfmt::skip]
 macro_rules! live {
     ($program:ident) => {
-        &[
-            Need { any_of: &[Fact::$program], serves: "measures in the kernel", otherwise: Impossible("cannot measure live") },
-            Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::$program], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
-            Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::$program], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
-            Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::$program], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
-            Need { any_of: &[Fact::InitialUserNamespace, Fact::$program], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+        program! {
+            $program, "measures in the kernel", "cannot measure live", "network hooks", "calculates with packet pointers", "the verifier refuses the program";
             Need { any_of: &[Fact::Tcx, Fact::Clsact], serves: "watches packets; detached with the process, however it ends", otherwise: Impossible("has no hook to watch packets at tc") },
             Need { any_of: &[Fact::Tcx], serves: "", otherwise: Degraded("falls back to clsact: a run ended by SIGKILL leaves its filters behind") },
             Need { any_of: &[Fact::Clsact, Fact::Tcx], serves: "watches packets where there is no tcx", otherwise: Impossible("nothing to fall back to without tcx") },
@@ -203,7 +215,7 @@ macro_rules! live {
             Need { any_of: &[Fact::BpfLoop, Fact::$program], serves: "finds idle flows", otherwise: Impossible("its program needs it") },
             Need { any_of: &[Fact::RingBuffer, Fact::$program], serves: "reports samples", otherwise: Impossible("cannot report samples") },
             Need { any_of: &[Fact::MmapableArray, Fact::$program], serves: "keeps its flow table", otherwise: Impossible("cannot keep its flow table") },
-        ]
+        }
     };
 }
 
@@ -260,19 +272,15 @@ const TAIL_CALL: &[Need] = &[
 
 /// The layers of the host.
 #[rustfmt::skip]
-pub const STACK: &[Need] = &[
-    Need { any_of: &[Fact::StackProgram], serves: "stamps layers in the kernel", otherwise: Impossible("cannot stamp layers") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::StackProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::StackProgram], serves: "attaches programs to netfilter hooks", otherwise: Impossible("cannot attach programs to netfilter hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::StackProgram], serves: "reads the kernel's sockets and packets", otherwise: Impossible("cannot read the kernel's sockets and packets") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::StackProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+pub const STACK: &[Need] = program! {
+    StackProgram, "stamps layers in the kernel", "cannot stamp layers", "netfilter hooks", "reads the kernel's sockets and packets", "cannot read the kernel's sockets and packets";
     Need { any_of: &[Fact::LockdownOff, Fact::StackProgram], serves: "may read the kernel's memory", otherwise: Impossible("the kernel is locked down") },
     Need { any_of: &[Fact::Btf, Fact::StackProgram], serves: "finds fields of sockets and packets", otherwise: Impossible("cannot find fields of sockets and packets") },
     Need { any_of: &[Fact::TpBtf, Fact::StackProgram], serves: "stamps most layers", otherwise: Impossible("most layers have no hook") },
     Need { any_of: &[Fact::Netfilter, Fact::Fentry, Fact::Kprobe, Fact::StackProgram], serves: "stamps IP", otherwise: Impossible("IP has no hook") },
     Need { any_of: &[Fact::BpfLoop, Fact::StackProgram], serves: "follows large packets and reads", otherwise: Impossible("its programs need it") },
     Need { any_of: &[Fact::StackHooks], serves: "measures every segment", otherwise: Degraded("segments at that layer are shown as missing") },
-];
+};
 
 #[rustfmt::skip]
 const AT_FENTRY: &[Need] = &[
@@ -378,30 +386,22 @@ const BBR: &[Need] = &[
 
 /// The load balancer.
 #[rustfmt::skip]
-pub const BALANCER: &[Need] = &[
-    Need { any_of: &[Fact::BalancerProgram], serves: "balances packets in the kernel", otherwise: Impossible("cannot balance packets") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::BalancerProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::BalancerProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+pub const BALANCER: &[Need] = program! {
+    BalancerProgram, "balances packets in the kernel", "cannot balance packets", "network hooks", "calculates with packet pointers", "the verifier refuses the program";
     Need { any_of: &[Fact::XdpProgram, Fact::BalancerProgram], serves: "balances packets", otherwise: Impossible("cannot balance packets") },
     Need { any_of: &[Fact::BpfLoop, Fact::BalancerProgram], serves: "finds idle connections", otherwise: Impossible("its program needs it") },
     Need { any_of: &[Fact::RingBuffer, Fact::BalancerProgram], serves: "reports response latency", otherwise: Impossible("cannot report response latency") },
     Need { any_of: &[Fact::MemoryLock, Fact::BalancerProgram], serves: "creates its tables", otherwise: Impossible("cannot create its tables") },
     Need { any_of: &[Fact::BpfFilesystem], serves: "keeps connections while it restarts", otherwise: Impossible("has no place to pin its program and tables") },
     Need { any_of: &[Fact::CapNetRaw], serves: "checks the health of backends by ping and through tunnels", otherwise: Degraded("cannot check the health of backends by ping or through tunnels") },
-];
+};
 
 /// The end of a balancer's tunnel on a backend.
 #[rustfmt::skip]
-const DECAP: &[Need] = &[
-    Need { any_of: &[Fact::DecapProgram], serves: "unpacks tunnels in the kernel", otherwise: Impossible("cannot unpack tunnels") },
-    Need { any_of: &[Fact::CapBpf, Fact::CapSysAdmin, Fact::DecapProgram], serves: "loads programs and tables", otherwise: Impossible("cannot load programs and tables") },
-    Need { any_of: &[Fact::CapNetAdmin, Fact::CapSysAdmin, Fact::DecapProgram], serves: "attaches programs to network hooks", otherwise: Impossible("cannot attach programs to network hooks") },
-    Need { any_of: &[Fact::CapPerfmon, Fact::CapSysAdmin, Fact::DecapProgram], serves: "calculates with packet pointers", otherwise: Impossible("the verifier refuses the program") },
-    Need { any_of: &[Fact::InitialUserNamespace, Fact::DecapProgram], serves: "may load programs", otherwise: Impossible("the kernel loads no programs for a user namespace") },
+const DECAP: &[Need] = program! {
+    DecapProgram, "unpacks tunnels in the kernel", "cannot unpack tunnels", "network hooks", "calculates with packet pointers", "the verifier refuses the program";
     Need { any_of: &[Fact::XdpProgram, Fact::DecapProgram], serves: "unpacks tunnels", otherwise: Impossible("cannot unpack tunnels") },
-];
+};
 
 /// Programs that change packets at XDP.
 #[rustfmt::skip]

@@ -35,6 +35,7 @@ use crate::{
     Error,
     error::io_error,
     events::Events,
+    host::remedy_for_missing,
     load,
     vantage::{failed, read_cpus, read_percpu},
 };
@@ -52,6 +53,7 @@ static TYPED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_typ
 /// for kprobes.
 static PROBED_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stack_probed.bpf.o.z"));
 
+const WHAT: &str = "the stack programs";
 const FLOWS: &str = "flows";
 const GENERATION: &str = ".data.generation";
 const GRID: &str = ".data.grid";
@@ -119,7 +121,7 @@ impl Probe {
             ..options.config.clone()
         };
         let is_picky = of_processes || config.cgroup || config.pace_ns > 0;
-        let mut object = load::open("the stack programs", bytes)?;
+        let mut object = load::open(WHAT, bytes)?;
         for mut program in object.progs_mut() {
             let wanted = |hook: &&Hook| program.name() == hook.program;
             let is_wanted = hooks.iter().any(wanted);
@@ -134,7 +136,7 @@ impl Probe {
             _ => None,
         };
         load::configure(&mut object, entries, &[(".rodata.program", config.to_core().as_bytes())])?;
-        let mut object = kernel::load("the stack programs", object)?;
+        let mut object = kernel::load(WHAT, object)?;
         let passages = Events::open(&load::map(&mut object, PASSAGES), decode)?;
         for process in &options.processes {
             if !Path::new(&format!("/proc/{process}")).exists() {
@@ -350,10 +352,7 @@ fn refused(hook: &'static str, layer: &'static str, error: &libbpf_rs::Error) ->
         hook,
         layer,
         remedy: match io.kind() {
-            io::ErrorKind::PermissionDenied => {
-                "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root, or grant them with \
-                 setcap"
-            }
+            io::ErrorKind::PermissionDenied => remedy_for_missing(),
             _ => "`dwell doctor` shows what this kernel lacks",
         },
         io,
