@@ -20,7 +20,24 @@ macro_rules! counters {
     };
 }
 
-pub(crate) use counters;
+/// Gives a newtype of the core's counters, one for each number, its sum over CPUs and its access by a counter's name.
+macro_rules! sums {
+    ($sums:ident of $core:ident by $enum:ident) => {
+        impl $sums {
+            /// Sums the counters of several CPUs.
+            pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a $crate::abi::$core>) -> $sums {
+                $sums($crate::counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
+            }
+
+            /// Returns one of the counters.
+            pub fn get(&self, counter: $enum) -> u64 {
+                self.0[counter as usize]
+            }
+        }
+    };
+}
+
+pub(crate) use {counters, sums};
 
 /// Sums the counters of several CPUs, one array for each.
 pub(crate) fn sum<const N: usize>(cpus: impl IntoIterator<Item = [u64; N]>) -> [u64; N] {

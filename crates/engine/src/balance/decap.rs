@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::{
     abi,
     balance::{NextHop, path_to_core, to_core},
-    counters::{self, counters},
+    counters::{counters, sums},
     rtt::Prefix,
 };
 
@@ -47,17 +47,7 @@ counters! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DecapCounters([u64; abi::DWELL_DECAPS as usize]);
 
-impl DecapCounters {
-    /// Sums the counters of several CPUs.
-    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_decap_counters>) -> DecapCounters {
-        DecapCounters(counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
-    }
-
-    /// Returns the number of packets with this outcome.
-    pub fn get(&self, outcome: DecapOutcome) -> u64 {
-        self.0[outcome as usize]
-    }
-}
+sums!(DecapCounters of dwell_decap_counters by DecapOutcome);
 
 /// Which packets a tunnel's end decapsulates. By default none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -15,7 +15,7 @@ use zerocopy::FromBytes;
 
 use crate::{
     abi,
-    counters::{self, counters},
+    counters::{counters, sums},
     histogram::Histogram,
     measure::{Endpoint, endpoint},
 };
@@ -333,17 +333,9 @@ counters! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters([u64; abi::DWELL_STACK_COUNTERS as usize]);
 
+sums!(Counters of dwell_stack_counters by Counter);
+
 impl Counters {
-    /// Sums the counters of all CPUs.
-    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_stack_counters>) -> Counters {
-        Counters(counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
-    }
-
-    /// Returns one of the counters.
-    pub fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize]
-    }
-
     /// Returns the number of sampled bytes that have no stamp of this layer.
     pub fn missed(&self, layer: Layer) -> u64 {
         self.0[abi::DWELL_MISSED as usize + layer as usize]

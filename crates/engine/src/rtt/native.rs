@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     abi,
-    counters::{self, counters},
+    counters::{counters, sums},
     measure::{self, Endpoint, Event, Protocol},
     observe::Observation,
     rtt::Config,
@@ -315,12 +315,9 @@ impl Sweeping for Tracker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters(pub(super) [u64; abi::DWELL_COUNTERS as usize]);
 
-impl Counters {
-    /// Sums the counters of several CPUs.
-    pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a abi::dwell_counters>) -> Counters {
-        Counters(counters::sum(cpus.into_iter().map(|cpu| cpu.value)))
-    }
+sums!(Counters of dwell_counters by Counter);
 
+impl Counters {
     /// Returns the number of occupied slots of the flow table, including those of flows that are over.
     pub fn slots_taken(&self) -> u64 {
         self.get(Counter::FlowsOpened).saturating_sub(self.get(Counter::SlotsFreed))
@@ -331,11 +328,6 @@ impl Counters {
     pub fn plus(mut self, counter: Counter, more: u64) -> Counters {
         self.0[counter as usize] += more;
         self
-    }
-
-    /// Returns one of the counters.
-    pub fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize]
     }
 }
 
