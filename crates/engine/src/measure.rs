@@ -79,6 +79,13 @@ impl fmt::Display for Method {
 pub struct Protocol(pub u8);
 
 impl Protocol {
+    /// TCP.
+    pub const TCP: Protocol = Protocol(6);
+    /// UDP.
+    pub const UDP: Protocol = Protocol(17);
+    /// SCTP.
+    pub const SCTP: Protocol = Protocol(132);
+
     /// Returns whether port numbers are the identifiers of ICMP echoes.
     pub fn is_icmp(self) -> bool {
         matches!(self.0, 1 | 58)
@@ -86,7 +93,7 @@ impl Protocol {
 
     /// Returns whether the protocol has ports: TCP, UDP and SCTP.
     pub fn has_ports(self) -> bool {
-        matches!(self.0, 6 | 17 | 132)
+        matches!(self, Protocol::TCP | Protocol::UDP | Protocol::SCTP)
     }
 }
 

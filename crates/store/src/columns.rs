@@ -77,7 +77,7 @@ impl FlowEnds {
 impl From<Ends> for FlowEnds {
     fn from(ends: Ends) -> FlowEnds {
         let end = |end: Endpoint| (end.address, Some(end.port));
-        FlowEnds { src: end(ends.src), dst: end(ends.dst), protocol: TCP, has_id: true }
+        FlowEnds { src: end(ends.src), dst: end(ends.dst), protocol: Protocol::TCP, has_id: true }
     }
 }
 
@@ -146,9 +146,6 @@ pub(crate) fn name_values(names: Option<&NamesObject>) -> Vec<Value> {
         }
     }
 }
-
-/// Flows whose bytes are followed are of TCP.
-pub(crate) const TCP: Protocol = Protocol(6);
 
 impl Table {
     pub(crate) fn new(name: &'static str, file_name: &str, columns: &[&[Column]]) -> Table {

@@ -30,9 +30,6 @@ const MAX_FLOWS: usize = 32_768;
 const MAX_STREAMS: usize = 256;
 const MAX_HELLO_BYTES: usize = 8192;
 
-const TCP: Protocol = Protocol(6);
-const UDP: Protocol = Protocol(17);
-
 /// What the beginning of a payload tells of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Finding {
@@ -83,8 +80,8 @@ impl Labels {
     /// Takes a payload. Returns the label of its flow if a request begins in it, or ends.
     pub(crate) fn take(&mut self, payload: &Payload<'_>) -> Option<Arc<str>> {
         let label = match payload.protocol {
-            TCP => self.of_segment(payload)?,
-            UDP if payload.src.port == DOMAIN || payload.dst.port == DOMAIN => {
+            Protocol::TCP => self.of_segment(payload)?,
+            Protocol::UDP if payload.src.port == DOMAIN || payload.dst.port == DOMAIN => {
                 text::label("DNS", asked_name(payload.bytes)?.as_bytes(), false)
             }
             _ => return None,

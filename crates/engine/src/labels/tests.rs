@@ -8,7 +8,7 @@ fn end(last: u8, port: u16) -> Endpoint {
 
 fn segment(bytes: &[u8], seq: u32) -> Payload<'_> {
     let wire_bytes = bytes.len() as u32;
-    Payload { src: end(1, 40_000), dst: end(2, 80), protocol: TCP, seq, bytes, wire_bytes }
+    Payload { src: end(1, 40_000), dst: end(2, 80), protocol: Protocol::TCP, seq, bytes, wire_bytes }
 }
 
 /// A ClientHello with a name after an extension of so many bytes.
@@ -31,9 +31,9 @@ fn both_directions_of_a_flow_have_the_label_of_its_latest_request() {
         assert_eq!(labels.take(&segment(bytes.as_bytes(), 1)).as_deref(), Some(&*format!("GET {path}")));
     }
     assert_eq!(labels.take(&segment(b"more of a body", 2)), None);
-    assert_eq!(labels.label(&end(1, 40_000), &end(2, 80), TCP).as_deref(), Some("GET /b"));
-    assert_eq!(labels.label(&end(2, 80), &end(1, 40_000), TCP).as_deref(), Some("GET /b"));
-    assert_eq!(labels.label(&end(2, 80), &end(1, 40_001), TCP), None);
+    assert_eq!(labels.label(&end(1, 40_000), &end(2, 80), Protocol::TCP).as_deref(), Some("GET /b"));
+    assert_eq!(labels.label(&end(2, 80), &end(1, 40_000), Protocol::TCP).as_deref(), Some("GET /b"));
+    assert_eq!(labels.label(&end(2, 80), &end(1, 40_001), Protocol::TCP), None);
     assert_eq!((labels.requests(), labels.forgotten()), (2, 0));
 }
 

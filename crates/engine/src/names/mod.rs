@@ -70,7 +70,6 @@ pub struct EndNames {
     pub network: Option<Network>,
 }
 
-const UDP: Protocol = Protocol(17);
 /// The port of name servers.
 pub const DOMAIN: u16 = 53;
 /// Addresses whose name is remembered.
@@ -95,7 +94,7 @@ impl Default for Answers {
 impl Answers {
     /// Takes a payload, which may be an answer over UDP.
     fn take(&mut self, payload: &Payload<'_>) {
-        if payload.protocol != UDP || payload.src.port != DOMAIN {
+        if payload.protocol != Protocol::UDP || payload.src.port != DOMAIN {
             return;
         }
         let mut name: Option<Arc<str>> = None;

@@ -15,8 +15,6 @@ use crate::{
     rtt::Prefix,
 };
 
-const TCP: Protocol = Protocol(6);
-
 /// How flows are kept and grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -88,7 +86,7 @@ impl Table {
 
     /// Adds a poll of a socket.
     pub fn socket(&mut self, socket: &SocketReading<'_>) {
-        let key = FlowKey { ends: socket.ends, protocol: TCP };
+        let key = FlowKey { ends: socket.ends, protocol: Protocol::TCP };
         // Most are known: there may be tens of thousands per interval.
         if let Some(flow) = self.flows.get_mut(&key) {
             return flow.poll(socket);

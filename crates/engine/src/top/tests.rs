@@ -20,7 +20,7 @@ fn to(address: &str, port: u16) -> Ends {
 }
 
 fn tcp(ends: Ends) -> RowKey {
-    RowKey::Flow(FlowKey { ends, protocol: Protocol(6) })
+    RowKey::Flow(FlowKey { ends, protocol: Protocol::TCP })
 }
 
 /// A socket that has sent this many bytes in segments of 1000, and now holds some that wait.
@@ -58,7 +58,7 @@ fn sample(src: Endpoint, dst: Endpoint, time_ns: u64, rtt_ns: u64, bytes: u64) -
         src_role: None,
         src,
         dst,
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         interface: 1,
         tunnel: Tunnel(0),
         path: PathCounts { sent: 10, retransmitted: 1, ..PathCounts::default() },
@@ -120,7 +120,7 @@ fn an_interval_has_what_changed_between_two_polls() {
     assert_eq!((now.sent_bps, now.received_bps, now.rate_bps), (Some(4_000_000), Some(0), Some(4_000_000)));
     // 100 KB wait on average, and 500 KB leave in a second.
     assert_eq!(now.send_buffer_ns, Some(200_000_000));
-    let limits = table.limits(&FlowKey { ends, protocol: Protocol(6) }).unwrap();
+    let limits = table.limits(&FlowKey { ends, protocol: Protocol::TCP }).unwrap();
     assert!((limits.network - 0.375).abs() < 1e-6 && (limits.receiver - 0.125).abs() < 1e-6, "{limits:?}");
 }
 
@@ -259,7 +259,7 @@ fn over(src: Endpoint, dst: Endpoint, src_role: Option<Role>, bytes: u64) -> Flo
         src,
         dst,
         src_role,
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         interface: 1,
         tunnel: Tunnel(0),
         samples: 0,
@@ -297,7 +297,7 @@ fn a_stored_flow_has_the_means_of_its_latencies_seen_from_the_host_that_was_meas
     let (client, server) = (end("203.0.113.9", 51_000), end("192.0.2.1", 80));
     let row = |src, dst, is_src_local, metric, mean_ns, count| StoredLatency {
         ends: Ends { src, dst },
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         is_src_local,
         pid: is_src_local.map(|_| 80),
         unit: None,
@@ -341,7 +341,7 @@ fn both_ends_of_a_stored_flow_stay_apart_if_both_were_measured() {
     let (client, server) = (end("203.0.113.9", 51_000), end("192.0.2.1", 80));
     let row = |src, dst, mean_ns| StoredLatency {
         ends: Ends { src, dst },
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         is_src_local: Some(true),
         pid: None,
         unit: None,

@@ -131,7 +131,7 @@ mod tests {
         // It keeps its port, and no address.
         let own = SocketAddrV4::from(getsockname::<SockaddrIn>(asking.as_raw_fd()).unwrap());
         let end = |port| Endpoint { address: (*closed.ip()).into(), port };
-        let owner = |port| owners.owner(Protocol(6), &Ends { src: end(port), dst: end(closed.port()) });
+        let owner = |port| owners.owner(Protocol::TCP, &Ends { src: end(port), dst: end(closed.port()) });
         assert_eq!(owner(own.port()).map(|owner| owner.pid), Some(process::id()));
         assert_eq!(owner(0), None);
     }

@@ -34,7 +34,7 @@ pub(crate) fn tcp4() -> Sample {
         src: endpoint("192.0.2.1", 44_321),
         dst: endpoint("198.51.100.7", 443),
         src_role: None,
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         interface: 2,
         tunnel: Tunnel(0),
         packets: 17,
@@ -154,11 +154,11 @@ pub(crate) fn all() -> Vec<Sample> {
             base_ns: 20_000_000,
             path: PathCounts::default(),
             method: Method::QuicSpinLoop,
-            protocol: Protocol(17),
+            protocol: Protocol::UDP,
             packets: u64::MAX,
             ..tcp4()
         },
-        Sample { method: Method::Dns, src_role: Some(Role::Client), protocol: Protocol(132), ..tcp4() },
+        Sample { method: Method::Dns, src_role: Some(Role::Client), protocol: Protocol::SCTP, ..tcp4() },
     ]
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn flows() -> Vec<FlowEvent> {
         src: endpoint("192.0.2.1", 44_321),
         dst: endpoint("198.51.100.7", 443),
         src_role: None,
-        protocol: Protocol(6),
+        protocol: Protocol::TCP,
         interface: 2,
         tunnel: Tunnel(0),
         samples: 0,

@@ -21,7 +21,7 @@ use dwell_engine::{
 };
 
 use super::{
-    Files, RESERVE, TCP,
+    Files, RESERVE,
     kernel::KernelOwners,
     listener::Listener,
     own_addresses,
@@ -215,7 +215,7 @@ impl Shared {
     /// Returns what the source is, if a socket listens at one of the two ends. A socket of UDP without a peer may be a client's.
     fn role(&self, ends: &Ends, protocol: Protocol) -> Option<Role> {
         let listens = |end: &Endpoint| self.ports.contains_key(&(protocol, end.port)) && self.is_own(end.address);
-        if protocol == TCP { Role::by_listeners(ends, listens) } else { None }
+        if protocol == Protocol::TCP { Role::by_listeners(ends, listens) } else { None }
     }
 
     /// Returns the process of a socket, and wants it to be looked up if it is not known, or was long ago. Until then its process
@@ -390,7 +390,7 @@ mod tests {
     fn eventually(names: &LiveNames, src: Endpoint, dst: Endpoint, is_there: impl Fn(&FlowNames) -> bool) -> FlowNames {
         let begun = Instant::now();
         loop {
-            let found = names.names(&src, &dst, TCP);
+            let found = names.names(&src, &dst, Protocol::TCP);
             if is_there(&found) || begun.elapsed() > Duration::from_secs(60) {
                 return found;
             }
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!((end.pid, end.process.as_deref()), (Some(process::id()), Some(own.trim_end())));
         }
         let stranger = Endpoint { address: "192.0.2.1".parse().unwrap(), port: 80 };
-        assert!(names.names(&stranger, &stranger, TCP).is_empty());
+        assert!(names.names(&stranger, &stranger, Protocol::TCP).is_empty());
         assert_eq!(names.counts().omitted, 0, "nothing is looked up of it");
     }
 
@@ -423,7 +423,7 @@ mod tests {
         let found = eventually(&names, end(listener.local_addr().unwrap()), gone, |found| found.src.process.is_some());
         assert_eq!((found.src.pid, found.src.process.is_some()), (None, true));
         assert_eq!((found.dst.pid, found.src_role), (None, Some(Role::Server)));
-        let back = names.names(&gone, &end(listener.local_addr().unwrap()), TCP);
+        let back = names.names(&gone, &end(listener.local_addr().unwrap()), Protocol::TCP);
         assert_eq!(back.src_role, Some(Role::Client));
     }
 
@@ -438,7 +438,7 @@ mod tests {
         let at = |port| Endpoint { address: "127.0.0.1".parse().unwrap(), port };
         let remote = Endpoint { address: "192.0.2.1".parse().unwrap(), port: 80 };
         for port in 0..=u16::MAX {
-            names.names(&at(port), &remote, TCP);
+            names.names(&at(port), &remote, Protocol::TCP);
         }
         assert_eq!(lock(&names.shared).wanted.len(), MAX_WANTED);
         assert_eq!(names.counts().omitted, u64::from(u16::MAX), "port 0 is none");

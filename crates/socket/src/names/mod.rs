@@ -42,8 +42,6 @@ pub use self::{
     unit::{container_id, is_id, is_uid, pod_uid},
 };
 
-const TCP: Protocol = Protocol(6);
-
 /// The part of a file that is read.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 /// Time that searches and look-ups have in reserve: what runs from the start on gets its names soon.
@@ -182,7 +180,7 @@ impl Names {
             self.noted_flows.remove(ends);
             return Some(pid);
         }
-        let owner = self.kernel.as_ref()?.owner(TCP, ends)?;
+        let owner = self.kernel.as_ref()?.owner(Protocol::TCP, ends)?;
         let process = owner.process(&mut self.pods);
         self.noted.insert(owner.pid, process.clone());
         self.noted_flows.insert(*ends, process);

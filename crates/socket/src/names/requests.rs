@@ -48,8 +48,7 @@ impl Requests {
     /// Returns what the latest request of a connection has asked for, as of the last time that was read. `None` while more has
     /// passed than could be read: it might be that of an earlier one.
     pub(crate) fn label(&self, ends: &Ends) -> Option<Arc<str>> {
-        const TCP: Protocol = Protocol(6);
-        self.passive.label(&ends.src, &ends.dst, TCP).filter(|_| self.is_complete)
+        self.passive.label(&ends.src, &ends.dst, Protocol::TCP).filter(|_| self.is_complete)
     }
 }
 

@@ -72,10 +72,10 @@ impl Census {
     ///
     /// If the kernel does not report its sockets.
     pub(crate) fn inodes(&mut self, mut each: impl FnMut(Protocol, Ends, u32)) -> Result<(), Error> {
-        let mut tcp = |_: u64, report: &SocketReport| each(Protocol(6), report.key.ends(), report.inode);
+        let mut tcp = |_: u64, report: &SocketReport| each(Protocol::TCP, report.key.ends(), report.inode);
         self.diag.dump_connected(false, &mut tcp)?;
         self.diag.dump_listening(&mut tcp)?;
-        self.diag.dump_datagrams(&mut |_, report| each(Protocol(17), report.key.ends(), report.inode))
+        self.diag.dump_datagrams(&mut |_, report| each(Protocol::UDP, report.key.ends(), report.inode))
     }
 }
 

@@ -96,7 +96,7 @@ fn what_is_written_can_be_read_by_others_meanwhile() {
     let all = count(&format!("SELECT count(*) FROM intervals WHERE {mine}"));
     assert_eq!(all, 2);
     let flow = "src = '192.0.2.1' AND sport = 44321 AND dst = '2001:db8::1' AND dport = 443";
-    let flow = &format!("{flow} AND id = '{}'", flow_id(&ends().src, &ends().dst, Protocol(6)));
+    let flow = &format!("{flow} AND id = '{}'", flow_id(&ends().src, &ends().dst, Protocol::TCP));
     let one = count(&format!("SELECT count(*) FROM intervals WHERE {mine} AND {flow}"));
     assert_eq!(one, 1);
     let bytes: Vec<u8> = reader.query_row("SELECT histogram FROM interval LIMIT 1", [], |row| row.get(0)).unwrap();
@@ -442,7 +442,7 @@ fn what_goes_to_a_server_waits_in_its_order_until_it_is_sent() {
     assert_eq!(places, expected);
     assert_eq!(waiting[2].line, b"-7\t\\N\trefused\\tby \\\\ us\\n\\0\\r\t3");
     let text = String::from_utf8_lossy(&waiting[0].line);
-    let id = flow_id(&ends().src, &ends().dst, Protocol(6));
+    let id = flow_id(&ends().src, &ends().dst, Protocol::TCP);
     let begin = format!(
         "{at}\t1000000000\ta\t192.0.2.1\t44321\t2001:db8::1\t443\t{id}\t\\N\tqueueing\ttx\tip-driver\t0\t4\t4600\t"
     );

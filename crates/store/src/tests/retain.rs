@@ -222,7 +222,7 @@ fn the_age_of_live_rows_is_nothing_to_those_of_captures_and_the_reverse() {
 fn write_latency(store: &mut Store, time_ns: i64, n: u16, host: Option<&str>) {
     let histogram = histogram();
     let source = Source { host: host.map(str::to_owned), ..Source::default() };
-    let mut flow = FlowObject::new(&endpoint("192.0.2.1", n), &endpoint("192.0.2.2", 443), Protocol(6), None);
+    let mut flow = FlowObject::new(&endpoint("192.0.2.1", n), &endpoint("192.0.2.2", 443), Protocol::TCP, None);
     flow.names = Some(NamesObject { service: Some(format!("service-{n}")), ..NamesObject::default() });
     let line = LatencyLine {
         flow: Some(flow),

@@ -23,7 +23,7 @@ fn old_store(path: &Path, version: i64) {
     let old = Connection::open(path).unwrap();
     old.pragma_update(None, "journal_mode", "WAL").unwrap();
     old.execute_batch(include_str!("schema_4.sql")).unwrap();
-    let id = flow_id(&ends().src, &ends().dst, Protocol(6));
+    let id = flow_id(&ends().src, &ends().dst, Protocol::TCP);
     old.execute_batch(&format!(
         "INSERT INTO host VALUES (1, 'a');
         INSERT INTO run (host_id, run, begun_ns, last_batch) VALUES (1, x'07070707070707070707070707070707', 5, 4);
@@ -127,7 +127,7 @@ fn latency_in_pod(name: Option<&str>, container: Option<String>) -> Row<'static>
     let name = name.and_then(|name| name.split_once('/'));
     let name = name.map(|(namespace, name)| PodName { namespace: namespace.into(), name: name.into() });
     let pod = Pod { uid: UID.into(), name, container: container.map(Into::into) };
-    let mut flow = FlowObject::new(&ends().src, &ends().dst, Protocol(6), None);
+    let mut flow = FlowObject::new(&ends().src, &ends().dst, Protocol::TCP, None);
     let src = EndNamesObject { pod: Some((&pod).into()), ..EndNamesObject::default() };
     flow.names = Some(NamesObject { src, ..NamesObject::default() });
     let histogram = histogram();

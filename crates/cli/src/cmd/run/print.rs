@@ -101,7 +101,7 @@ impl Printer {
             self.summary.add(end_ns, length_ns, socket);
             if self.notes_names {
                 let ends = &socket.account.ends;
-                self.names.note(&ends.src, &ends.dst, Protocol(6));
+                self.names.note(&ends.src, &ends.dst, Protocol::TCP);
             }
         }
         if let Some(exporter) = &self.exporter {

@@ -22,7 +22,7 @@ pub fn names_of(row: &Row, shown: &Screenful) -> FlowNames {
         found.src.unit = shown.units.name(*number).cloned();
         found.src.pod = shown.units.pod(*number).cloned();
     }
-    if let RowKey::Flow(FlowKey { ends, protocol: Protocol(6) }) = &row.key {
+    if let RowKey::Flow(FlowKey { ends, protocol: Protocol::TCP }) = &row.key {
         // The local end is `src`; the other one is of this host too where they talk to each other.
         let is_own = |end: &Endpoint| end.address == ends.src.address || end.address.is_loopback();
         let by_listeners = || Role::by_listeners(ends, |end| shown.listening.contains(&end.port) && is_own(end));

@@ -369,7 +369,7 @@ fn the_end_that_listens_is_the_server_whatever_the_ports() {
     let mut shown = shown();
     let end = |address: &str, port| Endpoint { address: address.parse().unwrap(), port };
     let ends = Ends { src: end("192.0.2.1", 50_051), dst: end("198.51.100.7", 40_000) };
-    let key = RowKey::Flow(FlowKey { ends, protocol: Protocol(6) });
+    let key = RowKey::Flow(FlowKey { ends, protocol: Protocol::TCP });
     let row = Row { key, pid: None, ..shown.rows(View::Flows, Metric::Rtt).remove(0) };
     let told = |shown: &Screenful| {
         let names = label::names_of(&row, shown);
@@ -391,9 +391,9 @@ fn a_filter_hides_flows_and_a_wrong_one_is_explained() {
         let end = |address: &str| Endpoint { address: address.parse().unwrap(), port: 1 };
         Ends { src: end("192.0.2.1"), dst: end(address) }
     };
-    assert!(shown.admits(&ends("198.51.100.1"), Protocol(6)) && !shown.admits(&ends("203.0.113.1"), Protocol(6)));
+    assert!(shown.admits(&ends("198.51.100.1"), Protocol::TCP) && !shown.admits(&ends("203.0.113.1"), Protocol::TCP));
     shown.set_filter(" ").unwrap();
-    assert!(shown.admits(&ends("203.0.113.1"), Protocol(6)));
+    assert!(shown.admits(&ends("203.0.113.1"), Protocol::TCP));
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl FlowObject {
 
     /// Creates the object of one direction of a TCP connection, with its names.
     pub fn of_tcp(ends: &Ends, source: &Source) -> FlowObject {
-        FlowObject::of_source(&ends.src, &ends.dst, Protocol(6), None, source)
+        FlowObject::of_source(&ends.src, &ends.dst, Protocol::TCP, None, source)
     }
 
     /// Returns the same flow with its names and its label, if there are any.

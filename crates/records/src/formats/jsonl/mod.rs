@@ -109,7 +109,7 @@ impl Objects<'_> {
     fn tcp_in(&self, ends: &Ends, namespace: Option<&str>) -> FlowObject {
         match namespace {
             None => self.tcp(ends),
-            Some(_) => FlowObject::new(&ends.src, &ends.dst, Protocol(6), None),
+            Some(_) => FlowObject::new(&ends.src, &ends.dst, Protocol::TCP, None),
         }
     }
 

@@ -196,7 +196,7 @@ fn end_flow_line(interface: u32, (src, dst, protocol): FlowEnds<'_>, source: &So
 
 /// Returns the names of a TCP connection as they follow it in a line.
 fn tcp_names(source: &Source, ends: &layers::Ends) -> String {
-    name_note(source, &ends.src, &ends.dst, Protocol(6))
+    name_note(source, &ends.src, &ends.dst, Protocol::TCP)
 }
 
 fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {

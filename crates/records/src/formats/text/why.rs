@@ -38,7 +38,7 @@ pub(super) fn verdict(why: &Why<'_>, colour: Colour, lines: Lines, out: &mut Vec
     }
     if let Some(Worst { ends, part, share }) = verdict.worst {
         let share = format!("{:.0} %", share * 100.0);
-        let ends = Ends { src: &ends.src, dst: &ends.dst, protocol: Protocol(6) };
+        let ends = Ends { src: &ends.src, dst: &ends.dst, protocol: Protocol::TCP };
         entry(&share, &format!("of that, on the worst connection {ends} ({})", part.name()), lines, out);
     }
     about(why, lines, out);

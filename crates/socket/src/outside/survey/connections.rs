@@ -390,7 +390,7 @@ impl Connections {
     fn role(&self, ends: &Ends) -> Role {
         match self.listening.contains_key(&ends.src.port) {
             true => Role::Server,
-            false => Role::by_ports(ends, Protocol(6), &self.given_to_clients).unwrap_or(Role::Client),
+            false => Role::by_ports(ends, Protocol::TCP, &self.given_to_clients).unwrap_or(Role::Client),
         }
     }
 

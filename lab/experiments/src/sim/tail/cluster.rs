@@ -374,7 +374,7 @@ impl Run<'_> {
             mean_ns: answers.iter().sum::<u64>() / count,
             singles: answers.iter().map(|ns| (*ns, 1)).collect(),
         });
-        let ends = (end(client(number)), end(Ipv4Addr::UNSPECIFIED.into()), Protocol(6));
+        let ends = (end(client(number)), end(Ipv4Addr::UNSPECIFIED.into()), Protocol::TCP);
         self.intervals.record(connection.server as u32, ends, requests.into(), responses);
     }
 

@@ -21,8 +21,6 @@ use crate::{
     source::{clock, host_name},
 };
 
-const TCP: Protocol = Protocol(6);
-
 /// Sources of flows, and what they have shown.
 pub struct Sources {
     from: From,
@@ -75,7 +73,7 @@ impl Sources {
             .poll(|polled| {
                 let _ = shown.names.pid(polled.inode, &polled.ends);
                 // One table has the names that are there by then.
-                if shown.names.resolves() && shown.admits(&polled.ends, TCP) {
+                if shown.names.resolves() && shown.admits(&polled.ends, Protocol::TCP) {
                     shown.names.host(polled.ends.dst.address);
                 }
             })
@@ -120,7 +118,7 @@ impl Sources {
         shown.listening = census.listening_ports().map_err(host_cannot)?;
         census
             .poll(|polled| {
-                if shown.admits(&polled.ends, TCP) {
+                if shown.admits(&polled.ends, Protocol::TCP) {
                     let pid = shown.names.pid(polled.inode, &polled.ends);
                     shown.table.socket(&SocketReading {
                         ends: polled.ends,

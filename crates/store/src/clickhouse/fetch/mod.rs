@@ -2,13 +2,17 @@
 
 use std::mem;
 
-use dwell_engine::{gray::LONGEST_NS, layers::Ends, measure::Endpoint};
+use dwell_engine::{
+    gray::LONGEST_NS,
+    layers::Ends,
+    measure::{Endpoint, Protocol},
+};
 use rusqlite::types::Value;
 
 use super::{Patience, Server};
 use crate::{
     Reader, Span, Store, StoreError,
-    columns::{Cell, Column, FlowEnds, Row, TCP, Table, tables},
+    columns::{Cell, Column, FlowEnds, Row, Table, tables},
 };
 
 /// Rows that are written in one transaction, and bytes of them.
@@ -223,7 +227,8 @@ fn row(table: &'static Table, line: &[u8]) -> Option<Row<'static>> {
                 };
                 let has_id = id?.is_some();
                 let of = |end: Endpoint| (end.address, Some(end.port));
-                let flow = ends.map(|(src, dst)| FlowEnds { src: of(src), dst: of(dst), protocol: TCP, has_id });
+                let flow =
+                    ends.map(|(src, dst)| FlowEnds { src: of(src), dst: of(dst), protocol: Protocol::TCP, has_id });
                 Cell::Flow(flow.map(Box::new))
             }
             // Of tables that no server has.
