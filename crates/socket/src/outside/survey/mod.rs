@@ -52,32 +52,63 @@ const MAX_OMITTED: usize = 65_536;
 const MAX_PROCESSES: usize = 16;
 /// Network namespaces that are looked into; others are counted.
 const MAX_NAMESPACES: usize = 64;
-/// A task of a survey: the time between two runs, and the share of a core that it may use. Where it costs more, it runs less
-/// often.
-type Task = (Duration, f64);
+/// How often a task of a survey is done: the time between two runs, and the share of a core that it may use. Where it costs more, it
+/// runs less often.
+type Budget = (Duration, f64);
 
 /// Polls of the connections that are followed.
-const POLLS: Task = (Duration::from_millis(1), 0.009);
+const POLLS: Budget = (Duration::from_millis(1), 0.009);
 /// With so many connections that a poll of all takes long, those of a panel are polled in their place: at most so many that
 /// this host has accepted, and so many that it has opened, in each network namespace. All are polled by searches, which then
 /// have more of the budget.
 const PANEL: usize = 4;
 const PANEL_POLLS: f64 = 0.006;
 /// Searches for new connections: seldom, and often while there are new ones. The kernel goes through its whole table.
-const DISCOVERY: Task = (Duration::from_millis(50), 0.004);
+const DISCOVERY: Budget = (Duration::from_millis(50), 0.004);
 const OFTEN: Duration = Duration::from_millis(10);
 /// For how long after a new one.
 const OFTEN_FOR_NS: u64 = 1_000_000_000;
 /// Searches for connections that the processes have opened which serve the target: more often, because these are few.
-const UPSTREAM: Task = (Duration::from_millis(100), 0.0015);
+const UPSTREAM: Budget = (Duration::from_millis(100), 0.0015);
 /// Looks at processes.
-const LOOKS: Task = (Duration::from_millis(50), 0.0015);
+const LOOKS: Budget = (Duration::from_millis(50), 0.0015);
 /// Checks whether the target has ended.
-const ENDS: Task = (Duration::from_millis(50), 0.001);
+const ENDS: Budget = (Duration::from_millis(50), 0.001);
 /// Looks at sockets of UDP.
-const DATAGRAMS: Task = (Duration::from_millis(20), 0.005);
+const DATAGRAMS: Budget = (Duration::from_millis(20), 0.005);
 /// Searches for the processes that have the connections.
-const SEARCHES: Task = (Duration::from_millis(500), 0.0025);
+const SEARCHES: Budget = (Duration::from_millis(500), 0.0025);
+
+/// What a survey does again and again.
+#[derive(Debug, Clone, Copy)]
+enum Task {
+    Searches,
+    Discovery,
+    Upstream,
+    Polls,
+    Looks,
+    Ends,
+    Datagrams,
+}
+
+impl Task {
+    /// All tasks, in the order in which those that are due are done.
+    const ALL: [Task; 7] =
+        [Task::Searches, Task::Discovery, Task::Upstream, Task::Polls, Task::Looks, Task::Ends, Task::Datagrams];
+
+    fn pace(self) -> Pace {
+        let (wanted, budget) = match self {
+            Task::Searches => SEARCHES,
+            Task::Discovery => DISCOVERY,
+            Task::Upstream => UPSTREAM,
+            Task::Polls => POLLS,
+            Task::Looks => LOOKS,
+            Task::Ends => ENDS,
+            Task::Datagrams => DATAGRAMS,
+        };
+        Pace::new(wanted, budget)
+    }
+}
 
 /// Whose connections are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,13 +171,8 @@ pub struct Survey {
     has_ended: bool,
     /// Whether the target was started to end.
     may_end: bool,
-    searches: Pace,
-    upstream: Pace,
-    polls: Pace,
-    discovery: Pace,
-    looks: Pace,
-    ends: Pace,
-    datagram_looks: Pace,
+    /// By the number of the [`Task`].
+    paces: [Pace; Task::ALL.len()],
 }
 
 /// The target, and the processes that have its sockets.
@@ -235,13 +261,7 @@ impl Survey {
             discoveries: 0,
             has_ended: false,
             may_end: false,
-            searches: Pace::new(SEARCHES.0, SEARCHES.1),
-            upstream: Pace::new(UPSTREAM.0, UPSTREAM.1),
-            polls: Pace::new(POLLS.0, POLLS.1),
-            discovery: Pace::new(DISCOVERY.0, DISCOVERY.1),
-            looks: Pace::new(LOOKS.0, LOOKS.1),
-            ends: Pace::new(ENDS.0, ENDS.1),
-            datagram_looks: Pace::new(DATAGRAMS.0, DATAGRAMS.1),
+            paces: Task::ALL.map(Task::pace),
         };
         survey.poll()?;
         // Whom the service of a port waits for is followed from the beginning.
@@ -267,48 +287,39 @@ impl Survey {
     /// If the kernel no longer answers.
     pub fn poll(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
-        if self.searches.is_due(now_ns) {
-            self.search()?;
-            let cost_ns = self.spent_ns();
-            self.searches.record(now_ns, cost_ns);
-        }
         let are_many = self.connections() >= FEW;
         let more = if are_many { POLLS.1 - PANEL_POLLS } else { 0.0 };
-        self.polls.set_budget(POLLS.1 - more);
-        self.discovery.set_budget(DISCOVERY.1 + more);
-        if self.discovery.is_due(now_ns) {
-            self.discover(now_ns, are_many)?;
-        }
-        if self.upstream.is_due(now_ns) {
-            self.find_upstream()?;
-            let cost_ns = self.spent_ns();
-            self.upstream.record(now_ns, cost_ns);
-        }
-        if self.polls.is_due(now_ns) {
-            for connections in self.namespaces.values_mut() {
-                connections.query(&mut self.tally, are_many)?;
+        self.pace(Task::Polls).set_budget(POLLS.1 - more);
+        self.pace(Task::Discovery).set_budget(DISCOVERY.1 + more);
+        for task in Task::ALL {
+            if self.pace(task).is_due(now_ns) {
+                self.run(task, now_ns, are_many)?;
+                let cost_ns = self.spent_ns();
+                self.pace(task).record(now_ns, cost_ns);
             }
-            let cost_ns = self.spent_ns();
-            self.polls.record(now_ns, cost_ns);
         }
-        if self.looks.is_due(now_ns) {
-            self.target.tasks.values_mut().for_each(Tasks::look);
-            let cost_ns = self.spent_ns();
-            self.looks.record(now_ns, cost_ns);
+        Ok(self.paces.iter().map(Pace::due_ns).min().unwrap_or(now_ns))
+    }
+
+    fn pace(&mut self, task: Task) -> &mut Pace {
+        &mut self.paces[task as usize]
+    }
+
+    fn run(&mut self, task: Task, now_ns: u64, are_many: bool) -> Result<(), Error> {
+        match task {
+            Task::Searches => self.search()?,
+            Task::Discovery => self.discover(now_ns, are_many)?,
+            Task::Upstream => self.find_upstream()?,
+            Task::Polls => {
+                for connections in self.namespaces.values_mut() {
+                    connections.query(&mut self.tally, are_many)?;
+                }
+            }
+            Task::Looks => self.target.tasks.values_mut().for_each(Tasks::look),
+            Task::Ends => self.has_ended = self.is_over(),
+            Task::Datagrams => self.look_at_datagrams(),
         }
-        if self.ends.is_due(now_ns) {
-            self.has_ended = self.is_over();
-            let cost_ns = self.spent_ns();
-            self.ends.record(now_ns, cost_ns);
-        }
-        if self.datagram_looks.is_due(now_ns) {
-            self.look_at_datagrams();
-            let cost_ns = self.spent_ns();
-            self.datagram_looks.record(now_ns, cost_ns);
-        }
-        let looks_ns =
-            self.looks.due_ns().min(self.upstream.due_ns()).min(self.datagram_looks.due_ns()).min(self.ends.due_ns());
-        Ok(self.polls.due_ns().min(self.discovery.due_ns()).min(looks_ns))
+        Ok(())
     }
 
     fn look_at_datagrams(&mut self) {
@@ -330,11 +341,9 @@ impl Survey {
             self.found_ns = now_ns;
         }
         let is_lively = now_ns.saturating_sub(self.found_ns) < OFTEN_FOR_NS;
-        self.discovery.set_interval(nanos(if is_lively { OFTEN } else { DISCOVERY.0 }));
-        let cost_ns = self.spent_ns();
-        self.discovery.record(now_ns, cost_ns);
+        self.pace(Task::Discovery).set_interval(nanos(if is_lively { OFTEN } else { DISCOVERY.0 }));
         if has_new && !are_many {
-            self.polls.make_due();
+            self.pace(Task::Polls).make_due();
         }
         Ok(())
     }

@@ -117,7 +117,7 @@ fn a_connection_that_is_still_being_opened_at_the_end_has_taken_no_longer_than_t
 fn the_end_of_a_process_is_noticed_also_while_looks_at_others_are_put_off() {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let mut survey = Survey::start(Selection::Process(child.id()), false).unwrap();
-    survey.looks.record(monotonic_ns(), u64::MAX);
+    survey.pace(Task::Looks).record(monotonic_ns(), u64::MAX);
     child.kill().unwrap();
     child.wait().unwrap();
     let ended_ns = monotonic_ns();
