@@ -66,20 +66,7 @@ macro_rules! changes {
     )*};
 }
 
-changes! {
-    setuid(user: uid_t);
-    seteuid(user: uid_t);
-    setreuid(real: uid_t, effective: uid_t);
-    setresuid(real: uid_t, effective: uid_t, saved: uid_t);
-    setgid(group: gid_t);
-    setegid(group: gid_t);
-    setregid(real: gid_t, effective: gid_t);
-    setresgid(real: gid_t, effective: gid_t, saved: gid_t);
-    setgroups(count: size_t, groups: *const gid_t);
-    chroot(path: *const c_char);
-    unshare(flags: c_int);
-    setns(fd: c_int, kind: c_int);
-}
+dwell_socket::calls_that_change_rights!(changes);
 
 /// prctl(2). Its variable arguments are passed as others are; those that the caller has left out are not read.
 ///

@@ -28,6 +28,8 @@ const BLOCK: usize = 64;
 
 /// How many descriptors beyond the greatest open one are scanned.
 const GAP: i32 = 1024;
+/// Greatest descriptor that is scanned.
+const MOST_DESCRIPTORS: i32 = 1 << 20;
 
 /// Shortest and longest time between two scans of all descriptors.
 const SCAN_SOONEST_NS: u64 = 100_000_000;
@@ -395,6 +397,3 @@ impl Drop for OwnedRegistry {
         unsafe { release(self.0.as_ptr()) };
     }
 }
-
-/// Greatest descriptor that is scanned.
-const MOST_DESCRIPTORS: i32 = 1 << 20;

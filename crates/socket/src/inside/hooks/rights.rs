@@ -17,20 +17,29 @@ macro_rules! changes {
     )*};
 }
 
-changes! {
-    setuid(user: uid_t);
-    seteuid(user: uid_t);
-    setreuid(real: uid_t, effective: uid_t);
-    setresuid(real: uid_t, effective: uid_t, saved: uid_t);
-    setgid(group: gid_t);
-    setegid(group: gid_t);
-    setregid(real: gid_t, effective: gid_t);
-    setresgid(real: gid_t, effective: gid_t, saved: gid_t);
-    setgroups(count: size_t, groups: *const gid_t);
-    chroot(path: *const c_char);
-    unshare(flags: c_int);
-    setns(fd: c_int, kind: c_int);
+/// Hands the signatures of the calls that change rights to the macro `$define`, for the hooks and for the library that exports
+/// them.
+#[macro_export]
+macro_rules! calls_that_change_rights {
+    ($define:ident) => {
+        $define! {
+            setuid(user: uid_t);
+            seteuid(user: uid_t);
+            setreuid(real: uid_t, effective: uid_t);
+            setresuid(real: uid_t, effective: uid_t, saved: uid_t);
+            setgid(group: gid_t);
+            setegid(group: gid_t);
+            setregid(real: gid_t, effective: gid_t);
+            setresgid(real: gid_t, effective: gid_t, saved: gid_t);
+            setgroups(count: size_t, groups: *const gid_t);
+            chroot(path: *const c_char);
+            unshare(flags: c_int);
+            setns(fd: c_int, kind: c_int);
+        }
+    };
 }
+
+calls_that_change_rights!(changes);
 
 /// prctl(2): of its options, only the one that installs a filter of system calls matters.
 ///
