@@ -87,14 +87,19 @@ pub enum PolicyName {
     ZeroRtt,
 }
 
+impl PolicyName {
+    /// The policies with their names, in the order of the enum.
+    const ALL: &[(&str, PolicyName)] = &[
+        ("maglev", PolicyName::Maglev),
+        ("latency", PolicyName::Latency),
+        ("weights", PolicyName::Weights),
+        ("zero-rtt", PolicyName::ZeroRtt),
+    ];
+}
+
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PolicyName::Maglev => "maglev",
-            PolicyName::Latency => "latency",
-            PolicyName::Weights => "weights",
-            PolicyName::ZeroRtt => "zero-rtt",
-        })
+        f.write_str(PolicyName::ALL[*self as usize].0)
     }
 }
 
@@ -142,15 +147,7 @@ impl Vip {
         let protocol =
             table.get("protocol", choice(&[("tcp", Protocol::Tcp), ("udp", Protocol::Udp)])).unwrap_or(Protocol::Tcp);
         let port = table.require("port", "443, or \"any\"", port_or_any);
-        let policy = table.get(
-            "policy",
-            choice(&[
-                ("maglev", PolicyName::Maglev),
-                ("latency", PolicyName::Latency),
-                ("weights", PolicyName::Weights),
-                ("zero-rtt", PolicyName::ZeroRtt),
-            ]),
-        );
+        let policy = table.get("policy", choice(PolicyName::ALL));
         let policy = policy.unwrap_or(PolicyName::Maglev);
         let forward = table.require(
             "forward",
