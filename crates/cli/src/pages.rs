@@ -45,6 +45,21 @@ fn every_example_in_a_help_text_is_accepted() {
     assert_accepted(&examples, refusal);
 }
 
+#[test]
+fn no_line_of_any_help_is_wider_than_the_terminal() {
+    let mut root = Cli::command();
+    root.build();
+    let mut commands = vec![root];
+    while let Some(mut command) = commands.pop() {
+        for help in [command.render_help(), command.render_long_help()] {
+            for line in help.to_string().lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
+        commands.extend(command.get_subcommands().cloned());
+    }
+}
+
 /// The examples of a verb and of those below it. A remark follows an example after two spaces or more.
 fn add_examples(command: &Command, examples: &mut Vec<CommandLine>) {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();

@@ -22,7 +22,6 @@ use crate::{
     log::log,
     moment::Moment,
     source::ServerArgs,
-    stored::unusable,
 };
 
 /// Write a page about what a store has: where the time goes, by segment, flow and host
@@ -97,19 +96,19 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Some(address) => fetch(args, address)?,
         None => {
             args.server.refuse()?;
-            let store = Reader::open(&args.store).map_err(unusable)?;
-            let end_ns = store.span().map_err(unusable)?.map_or(0, |(_, end)| end);
+            let store = Reader::open(&args.store)?;
+            let end_ns = store.span()?.map_or(0, |(_, end)| end);
             (store, choice(args, end_ns))
         }
     };
-    let known = store.hosts().map_err(unusable)?;
+    let known = store.hosts()?;
     let is_unknown = |wanted: &&String| !known.iter().any(|(_, name)| name == *wanted);
     if let Some(unknown) = args.host.iter().find(is_unknown) {
         let known: Vec<_> = known.iter().map(|(_, name)| name.as_str()).collect();
         return Err(Failure::usage(anyhow!("no host {unknown:?} is in the store; there are: {}", known.join(", "))));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
-    let report = Report::read(&store, &choice, now).map_err(unusable)?;
+    let report = Report::read(&store, &choice, now)?;
     let report = report.ok_or_else(|| nothing(args))?;
     let page = report.html();
     write(args, page.as_bytes())?;

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::anyhow;
 use dwell_engine::units::nanos;
 use dwell_records::{Keep, Output};
-use dwell_store::{Address, Origin, Recorder, Recording, Retain, StoreError};
+use dwell_store::{Address, Origin, Recorder, Recording, Retain};
 
 use crate::{
     args::{bytes, positive_duration},
@@ -90,12 +90,6 @@ pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
 /// Returns the failure of a run with an option that says nothing of a store that is a file.
 pub fn for_server(option: &str) -> Failure {
     Failure::usage(anyhow!("{option} is for a store on a server, clickhouse://HOST:PORT/DATABASE"))
-}
-
-/// Returns the failure of a run that cannot read a store.
-pub fn unusable(error: StoreError) -> Failure {
-    let exit = if error.is_usage() { Exit::Usage } else { Exit::Incomplete };
-    Failure::new(exit, error)
 }
 
 /// Tells what is missing, if anything is, and returns the exit status of a run that would end with `exit`.

@@ -39,7 +39,12 @@ impl Interfaces {
         Ok(Interfaces(interfaces))
     }
 
-    /// Fails if an interface has no Ethernet header, which the XDP program needs.
+    /// Whether every interface has an Ethernet header, which the XDP program needs.
+    pub fn have_link_headers(&self) -> bool {
+        self.0.iter().all(Interface::has_link_header)
+    }
+
+    /// Fails if an interface has no Ethernet header.
     pub fn require_link_headers(&self, option: &str) -> Result<(), Failure> {
         match self.0.iter().find(|interface| !interface.has_link_header()) {
             None => Ok(()),

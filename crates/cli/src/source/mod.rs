@@ -12,6 +12,8 @@ mod server;
 mod stack;
 mod stack_metrics;
 
+use std::hash::{BuildHasher, RandomState};
+
 pub use capture::{Capture, CaptureLosses, MORE_OF_EACH, Observer, interrupted, left_out};
 pub use cost::cost;
 pub use filter::FilterArgs;
@@ -22,3 +24,8 @@ pub use replay_output::ReplayOutput;
 pub use server::ServerArgs;
 pub use stack::{Namespaces, StackArgs, host_name, stack_lost, stack_status};
 pub use stack_metrics::StackMetrics;
+
+/// Draws a seed for what is hashed in the kernel or sampled, which no peer can guess.
+pub fn seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}

@@ -10,7 +10,7 @@ use crate::{
     exit::{Exit, Failure},
     moment::Moment,
     secret::clickhouse_login,
-    stored::{for_server, unusable},
+    stored::for_server,
 };
 
 /// How a server is asked, and how much it may take.
@@ -112,6 +112,6 @@ fn unfetched(error: StoreError) -> Failure {
         StoreError::Large { .. } => {
             Failure::usage(anyhow!("{error}: ask for less with --since, or allow more with --clickhouse-copy-limit"))
         }
-        _ => unusable(error),
+        _ => error.into(),
     }
 }

@@ -1,6 +1,6 @@
 //! The layers of this host: which connections are followed through them, and what is measured of them.
 
-use std::{collections::hash_map::RandomState, fs, hash::BuildHasher, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use dwell_engine::layers::{Config, Counter, Counters};
@@ -50,7 +50,7 @@ impl StackArgs {
             port: self.flows.port,
             filter: self.flows.without_port()?,
             namespace: (!self.all_namespaces).then(own_namespace).transpose()?,
-            seed: RandomState::new().hash_one(std::process::id()),
+            seed: super::seed(),
             ..Config::default()
         })
     }

@@ -1,8 +1,6 @@
 //! `dwell response` on interfaces, measured in the kernel.
 
 use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +17,7 @@ use super::{Args, metrics::Exporter, report::Report};
 use crate::{
     exit::{Exit, Failure},
     log::log,
-    source::{HookName, Interfaces, clock, cost, fail_if_lost},
+    source::{HookName, Interfaces, clock, cost, fail_if_lost, seed},
     stop::Stop,
 };
 
@@ -53,14 +51,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn attach(args: &Args, interfaces: &Interfaces, clock: Clock) -> Result<Probe, Failure> {
     let hook = match args.hook {
         HookName::Tc => Hook::TcIngress,
-        HookName::Auto if interfaces.require_link_headers("").is_err() => Hook::TcIngress,
+        HookName::Auto if !interfaces.have_link_headers() => Hook::TcIngress,
         HookName::Auto | HookName::Xdp => Hook::Xdp,
     };
     let mut options = Options {
-        watch: args.watch(
-            RandomState::new().hash_one(std::process::id()),
-            clock.unix_ns(0).rem_euclid(i128::from(nanos(args.interval))) as u64,
-        )?,
+        watch: args.watch(seed(), clock.unix_ns(0).rem_euclid(i128::from(nanos(args.interval))) as u64)?,
         ingress: hook,
         chain: args.tail_call.clone(),
         tc: TcHookKind::Auto,

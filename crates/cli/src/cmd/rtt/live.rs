@@ -1,8 +1,6 @@
 //! `dwell rtt` on interfaces, measured in the kernel.
 
 use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher,
     io::{IsTerminal, stderr, stdout},
     mem, thread,
     time::{Duration, Instant},
@@ -24,7 +22,7 @@ use super::{Args, Format, metrics::Exporter, report::Report};
 use crate::{
     exit::{Exit, Failure},
     log::{log, show},
-    source::{Interfaces, clock, cost, fail_if_lost},
+    source::{Interfaces, clock, cost, fail_if_lost, seed},
     stop::Stop,
 };
 
@@ -55,7 +53,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let metrics = args.metrics.start("rtt")?.map(|served| Exporter::new(served, args, source.clone()));
     let report = Report::new(args, source, args.names.live(args.shows_flows(), &args.write, args.format.name())?)?;
     let mut probe = Probe::load(&Options {
-        config: args.config(RandomState::new().hash_one(std::process::id()))?,
+        config: args.config(seed())?,
         report: report.wants_samples(),
         aggregate: (report.wants_groups() || metrics.is_some()).then(|| aggregate.clone()),
         ingress: args.ingress(),

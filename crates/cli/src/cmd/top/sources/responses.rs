@@ -1,9 +1,8 @@
 //! How long servers take to respond on the connections of this host, by the packets on its interfaces.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, hash_map::RandomState},
+    collections::{BTreeMap, BTreeSet},
     fs,
-    hash::BuildHasher,
     path::Path,
     time::Duration,
 };
@@ -53,7 +52,7 @@ impl Responses {
             config: config.clone(),
             filter: filter.clone(),
             max_flows: args.max_flows,
-            seed: RandomState::new().hash_one(std::process::id()),
+            seed: crate::source::seed(),
             ..Watch::default()
         };
         let Ok(mut probe) = Probe::load(&Options { tc: TcHookKind::Tcx, ..Options::new(watch) }) else {

@@ -22,7 +22,6 @@ use dwell_store::{Address, LastKind, LastLatency, Reader};
 use crate::{
     cmd::top::{Args, shown::Screenful},
     exit::Failure,
-    stored::unusable,
 };
 
 /// Names that are remembered, of each kind.
@@ -123,18 +122,18 @@ impl StoreFile {
     /// If the store cannot be read.
     pub fn update(&mut self, shown: &mut Screenful) -> Result<(), Failure> {
         // A reader sees the store as it was when it was opened.
-        let store = Reader::open(&self.path).map_err(unusable)?;
+        let store = Reader::open(&self.path)?;
         let now_ns = realtime_ns().cast_signed();
-        if let Some(span) = store.last_interval(self.length_ns, now_ns).map_err(unusable)?
+        if let Some(span) = store.last_interval(self.length_ns, now_ns)?
             && self.shown_ns[0].replace(span.1) != Some(span.1)
         {
-            store.last_latencies(span, |latency| add(shown, &latency)).map_err(unusable)?;
+            store.last_latencies(span, |latency| add(shown, &latency))?;
             shown.end_stored_interval(span);
         }
-        if let Some(span) = store.last_interval_of_backends(now_ns).map_err(unusable)?
+        if let Some(span) = store.last_interval_of_backends(now_ns)?
             && self.shown_ns[1].replace(span.1) != Some(span.1)
         {
-            let backends = store.last_backends(span).map_err(unusable)?;
+            let backends = store.last_backends(span)?;
             if let Some(balancer) = &mut shown.balancer {
                 balancer.take_stored(backends, span.1.cast_unsigned());
             }
