@@ -282,10 +282,19 @@ impl Drop for Cgroup {
 }
 
 /// Waits until a condition holds; panics if it does not within a minute.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    wait(what, Duration::from_millis(10), holds);
+}
+
+/// As [`eventually`], for what takes seconds on an idle machine: the condition is looked at less often.
+pub fn patiently(what: &str, holds: impl FnMut() -> bool) {
+    wait(what, Duration::from_millis(50), holds);
+}
+
+fn wait(what: &str, pause: Duration, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come true");
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(pause);
     }
 }

@@ -6,10 +6,10 @@ use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+pub use dwell_testbed::harness::patiently;
 use dwell_testbed::{Lab, Namespace, Role};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
@@ -128,15 +128,6 @@ impl Office {
 
     pub fn matched(&self) -> i64 {
         self.figure_of("end-to-end", "", "sum(count)").unwrap_or(0)
-    }
-}
-
-/// As `eventually`, for what takes seconds on an idle machine.
-pub fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not so");
-        thread::sleep(Duration::from_millis(50));
     }
 }
 

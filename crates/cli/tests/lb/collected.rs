@@ -1,11 +1,8 @@
 //! A collector's view of connections through the balancer, with agents at clients and servers.
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
-use dwell_testbed::Namespace;
+use dwell_testbed::{Namespace, harness::patiently};
 use rusqlite::Connection;
 
 use crate::{
@@ -26,14 +23,6 @@ fn agent(scene: &Scene, namespace: &Namespace, name: &str) -> Process {
     let agent = spawn(namespace, DWELL, &[&always[..], &["--port", &port, "--sample-bytes", "64"]].concat());
     patiently("it stamps", || links(agent.id()) >= 10);
     agent
-}
-
-fn patiently(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not so");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Servers see the VIP, as clients do, so that addresses are the same.

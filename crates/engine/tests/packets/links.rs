@@ -338,14 +338,6 @@ fn a_link_type_that_is_not_known_is_counted() {
 }
 
 #[test]
-fn interfaces_keep_flows_apart() {
-    let mut answer = Frame::from(server(30.0).ack(150).ts(9, 5));
-    answer.interface = 2;
-    let ask = client(10.0).data(100, 50).ack(1).ts(5, 1);
-    assert!(run(&small(), [ask.into(), answer]).samples.is_empty());
-}
-
-#[test]
 fn the_builders_and_etherparse_agree() {
     let mut theirs = Vec::new();
     PacketBuilder::ethernet2([2; 6], [2; 6])

@@ -5,7 +5,6 @@
 mod api;
 mod build;
 mod calls;
-mod costs;
 mod delays;
 mod faults;
 mod harness;

@@ -199,17 +199,17 @@ impl Lab {
         let mut lab = Self::build(options.topology.clone(), &plan, record)?;
         if options.emulation != Emulation::None {
             lab.queue_packets(&plan)?;
-            let config = lab.emulator_config(&plan);
-            let emulator = match &options.emulation {
-                Emulation::Process(exe) => {
-                    let folder = lab.state().folder();
-                    let record = |process| lab.record.set_emulator(process);
-                    EmulatorHandle::spawn_process(exe, config, &folder, record)?
-                }
-                Emulation::Thread | Emulation::None => EmulatorHandle::spawn_thread(config)?,
-            };
-            lab.emulator = Some(emulator);
         }
+        lab.emulator = match &options.emulation {
+            Emulation::Process(exe) => {
+                let folder = lab.state().folder();
+                let config = lab.emulator_config(&plan);
+                let record = |process| lab.record.set_emulator(process);
+                Some(EmulatorHandle::spawn_process(exe, config, &folder, record)?)
+            }
+            Emulation::Thread => Some(EmulatorHandle::spawn_thread(lab.emulator_config(&plan))?),
+            Emulation::None => None,
+        };
         Ok(lab)
     }
 
