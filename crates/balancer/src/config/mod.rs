@@ -291,10 +291,9 @@ fn seed(value: &DeValue<'_>) -> Result<u64, Problem> {
 }
 
 fn read_limits(root: &mut Table<'_>) -> Limits {
-    let connections = 1_000_000;
     let mut limits = Limits {
-        connections,
-        measured: usually_measured(connections),
+        connections: 1_000_000,
+        measured: 1_000_000,
         vips: 1024,
         reals: 16_384,
         zero_rtt_vips: 8,
@@ -310,18 +309,11 @@ fn read_limits(root: &mut Table<'_>) -> Limits {
     ] {
         *limit = table.get(key, whole(range)).unwrap_or(*limit);
     }
-    let measured = usually_measured(limits.connections);
-    limits.measured = table.get("measured", whole(1..=limits.connections)).unwrap_or(measured);
+    limits.measured = table.get("measured", whole(1..=limits.connections)).unwrap_or(limits.connections);
     limits.zero_rtt_vips = table.get("zero_rtt_vips", whole(0..=1024)).unwrap_or(limits.zero_rtt_vips);
     limits.zero_rtt_servers = table.get("zero_rtt_servers", whole(1..=65_536)).unwrap_or(limits.zero_rtt_servers);
     table.finish();
     limits
-}
-
-/// The number of connections that are measured at once unless the configuration says otherwise: all of a small table, and of others
-/// as many as show how backends do.
-fn usually_measured(connections: u32) -> u32 {
-    connections.min((connections / 4).max(65_536))
 }
 
 fn read_tunnel(root: &mut Table<'_>) -> Tunnel {

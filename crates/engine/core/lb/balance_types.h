@@ -207,7 +207,7 @@ struct dwell_balance_counters {
 	__u64 reason[DWELL_REASONS];
 	__u64 zero[DWELL_ZERO_COUNTERS];
 	__u64 unfinished; /* SYNs whose checksum was left to a device */
-	__u64 unmeasured; /* connections that were to be measured while too many others were */
+	__u64 unmeasured; /* connections that were to be measured and found no state */
 };
 
 /* What a backend's end of the tunnel did with a packet. Each has a counter. */

@@ -54,7 +54,7 @@ struct dwell_slot {
 	__u8 measured : 1; /* at a balancer: the latency of the connection is estimated */
 	__u8 trusted : 1;  /* at a balancer: as `measured`, but only once the connection has settled */
 	__u8 key_kind : 4;
-	__u8 unmeasured : 1; /* at a balancer: neither of these, so that `state` is not in use */
+	__u8 unmeasured : 1; /* at a balancer: neither of these, so that it has no state */
 	__u8 packets; /* packets of the client, up to DWELL_SETTLED_PACKETS; at a balancer: see dwell_slot_settle() */
 	union {
 		__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */

@@ -168,7 +168,7 @@ pub struct Counters {
     /// SYNs that were sent on with a checksum that their sender had left to a device. One in 65,536 others looks the
     /// same.
     pub unfinished: u64,
-    /// Connections that were to be measured while as many as possible were.
+    /// Connections that were to be measured and were not, as too many others were.
     pub unmeasured: u64,
 }
 

@@ -184,7 +184,7 @@ pub(super) fn is_talk(epoch: &Epoch) -> bool {
 
 /// Returns whether most of what is unknown may have been said unasked.
 fn is_unasked(epoch: &Epoch) -> bool {
-    epoch.unasked > 0 && 2 * epoch.unasked >= epoch.unsure
+    epoch.unasked > 0 && 2 * u32::from(epoch.unasked) >= u32::from(epoch.unsure)
 }
 
 /// Returns the least part of the sum of all latencies that answers have which took too long for the mean.

@@ -61,7 +61,7 @@ impl Default for PlaneOptions {
     fn default() -> PlaneOptions {
         PlaneOptions {
             max_connections: 1 << 20,
-            max_measured: 1 << 18,
+            max_measured: 1 << 20,
             max_vips: 1024,
             max_reals: 16_384,
             max_zero_vips: 8,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_million_connections_a_quarter_of_which_are_measured_take_less_than_200_megabytes() {
-        let options = PlaneOptions::default();
+        let options = PlaneOptions { max_measured: 1 << 18, ..PlaneOptions::default() };
         assert!(options.slots() >= 1_000_000);
         let bytes = options.connection_bytes();
         assert!((150_000_000..200_000_000).contains(&bytes), "{bytes}");
