@@ -25,6 +25,13 @@ static __always_inline const struct dwell_balance_config *dwell_balance_config_o
 	return &balancer->config;
 }
 
+static __always_inline const union dwell_response_state *dwell_state_likely(void *embedder, __u32 slot_index)
+{
+	struct dwell_slots *slots = embedder;
+
+	return slot_index < slots->program.table.slots ? &slots->slots[slot_index].state : 0;
+}
+
 static __always_inline const struct dwell_vip *dwell_vip_at(void *embedder, const struct dwell_vip_key *key)
 {
 	const struct dwell_balancer *balancer = embedder;

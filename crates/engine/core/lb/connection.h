@@ -145,9 +145,9 @@ static __always_inline __u32 dwell_slot_mark(struct dwell_slot *slot, const stru
 /* Fetches the cache lines that the estimator is about to need at once, so that it does not wait for one after the
  * other.
  */
-static __always_inline void dwell_slot_prefetch(void *embedder, const struct dwell_slot *slot)
+static __always_inline void dwell_slot_prefetch(void *embedder, __u32 slot_index)
 {
-	const union dwell_response_state *state = dwell_state_at(embedder, slot);
+	const union dwell_response_state *state = dwell_state_likely(embedder, slot_index);
 
 	if (!state)
 		return;
@@ -446,7 +446,7 @@ static __always_inline __u32 dwell_balance_flow(DWELL_FRAME *frame, struct dwell
 		packet->lb.real = slot->lb.real;
 		packet->lb.vip = slot->lb.vip;
 		if (slot->measured)
-			dwell_slot_prefetch(table->embedder, slot);
+			dwell_slot_prefetch(table->embedder, found.slot_index);
 		DWELL_BARRIER();
 		/* the slot may have been reused: another look-up would find nothing */
 		if (dwell_unlikely(!dwell_same_key(&slot->head.key, &packet->key)))

@@ -84,6 +84,11 @@ static __always_inline struct dwell_pending *dwell_pending_at(void *embedder, __
 /* Returns this CPU's budget by its enum dwell_budget_kind. Null: nothing is allowed. */
 static __always_inline struct dwell_budget *dwell_budget_at(void *embedder, __u32 kind);
 
+/* Returns the state that a slot with this index has if all of them take and give states as they come and go: known before the
+ * slot has been read. Null if there is none.
+ */
+static __always_inline const union dwell_response_state *dwell_state_likely(void *embedder, __u32 slot_index);
+
 /* Counts a SYN whose checksum was left to a device. */
 static __always_inline void dwell_unfinished_count(void *embedder);
 

@@ -38,6 +38,11 @@ static __always_inline union dwell_response_state *dwell_state_at(void *embedder
 	return bpf_map_lookup_elem(&states, &index);
 }
 
+static __always_inline const union dwell_response_state *dwell_state_likely(void *embedder, __u32 slot_index)
+{
+	return bpf_map_lookup_elem(&states, &slot_index);
+}
+
 static __always_inline __u32 *dwell_state_next(void *embedder, __u32 index)
 {
 	union dwell_response_state *state = bpf_map_lookup_elem(&states, &index);
