@@ -148,8 +148,8 @@ fn root_the_kernel_measures_a_sample() {
             plane.replay_packet(&frame).unwrap();
         }
     }
-    // Until the epoch is over.
-    std::thread::sleep(Duration::from_millis(1100));
+    // Until the epoch is over, and a quarter of it after that.
+    std::thread::sleep(Duration::from_millis(1400));
     let mut records = 0;
     let found = plane.sweep(|_| records += 1).unwrap();
     let measured = found.pending(1).count() + found.pending(2).count();
