@@ -351,13 +351,13 @@ static __always_inline int dwell_must_reselect(struct dwell_table *table, const 
 }
 
 /* Moves a locked slot to the real that was selected for the packet. */
-static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot, __u32 slot_index,
+static __always_inline void dwell_slot_move(struct dwell_table *table, struct dwell_slot *slot,
 					    const struct dwell_packet *packet, struct dwell_response_event *record)
 {
 	dwell_slot_finish(table, slot, ~0ULL, record);
 	slot->lb.real = packet->lb.real;
 	slot->lb.vip = packet->lb.vip;
-	dwell_slot_begin(table, slot, slot_index, packet);
+	dwell_slot_begin(table, slot, packet);
 	slot->packets = 0;
 	slot->trusted = 0;
 	dwell_slot_set_newest(slot, dwell_seq_end(packet));
@@ -404,7 +404,7 @@ static __always_inline dwell_selection dwell_select_again(struct dwell_table *ta
 			packet->lb.real = slot->lb.real;
 			reason = DWELL_REASON_CONNECTION;
 		} else if (reason != DWELL_REASON_CONNECTION) {
-			dwell_slot_move(table, slot, slot_index, packet, record);
+			dwell_slot_move(table, slot, packet, record);
 		}
 		dwell_slot_mark(slot, packet, dwell_now_coarse(table->clock));
 		slot->head.seen = dwell_now_coarse(table->clock);

@@ -10,9 +10,12 @@
  */
 static __always_inline __u64 dwell_waiting_ns(struct dwell_table *table, const struct dwell_slot *slot)
 {
-	const union dwell_response_state *state = dwell_state_at(table->embedder, slot);
+	const union dwell_response_state *state;
 
-	if (!state || !slot->measured || slot->head.flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
+	if (!slot->measured || slot->head.flags & (DWELL_HEAD_CLOSING | DWELL_HEAD_ENDED))
+		return 0;
+	state = dwell_state_at(table->embedder, slot);
+	if (!state)
 		return 0;
 	return dwell_turn_pending_ns(&state->adaptive, &dwell_response_program_of(table)->response,
 				     dwell_now(table->clock));

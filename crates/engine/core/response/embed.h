@@ -51,9 +51,9 @@ static __always_inline void dwell_response_emit(struct dwell_table *table, struc
 static __always_inline union dwell_response_state *dwell_state_at(void *embedder, const struct dwell_slot *slot);
 
 /* Returns a state for an acquired slot that has none, as its index plus 1; 0 if there is none left. Either states have a pool,
- * and slots take one when they need it, or each slot has its own, with its index.
+ * and slots take one when they need it, or each slot has its own beside it, whatever the index.
  */
-static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index);
+static __always_inline __u32 dwell_state_take(struct dwell_table *table);
 
 /* Undoes dwell_state_take(). */
 static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state);

@@ -23,7 +23,6 @@ union dwell_slot_lock {
 #else
 #define DWELL_SLOT_LOCKED (1U << 24)
 #endif
-#define DWELL_STATES_MAX ((1U << 24) - 1)
 
 /* One flow, but for the state of its estimator, which not every connection of a balancer has. Its packets may arrive on several
  * CPUs at once: each tries the lock for a while, and then gives the packet up and counts it. One cache line holds all that the
@@ -54,7 +53,6 @@ struct dwell_slot {
 	__u8 measured : 1; /* at a balancer: the latency of the connection is estimated */
 	__u8 trusted : 1;  /* at a balancer: as `measured`, but only once the connection has settled */
 	__u8 key_kind : 4;
-	__u8 unmeasured : 1; /* at a balancer: neither of these, so that it has no state */
 	__u8 packets; /* packets of the client, up to DWELL_SETTLED_PACKETS; at a balancer: see dwell_slot_settle() */
 	union {
 		__u16 token_next; /* upper half of the newest packet's token, if it differs from `token` */
@@ -228,7 +226,7 @@ static __always_inline void dwell_slot_close(struct dwell_table *table, __u32 sl
 /* Begins the state of a connection, five or six cache lines, unless it is one of a balancer's that is not measured: none is to
  * be, or too many are already.
  */
-static __always_inline void dwell_slot_begin(struct dwell_table *table, struct dwell_slot *slot, __u32 slot_index,
+static __always_inline void dwell_slot_begin(struct dwell_table *table, struct dwell_slot *slot,
 					     const struct dwell_packet *packet)
 {
 	union dwell_response_state *state = 0;
@@ -237,11 +235,10 @@ static __always_inline void dwell_slot_begin(struct dwell_table *table, struct d
 		dwell_slot_drop_state(table, slot);
 	} else {
 		if (!dwell_slot_state(slot))
-			dwell_slot_set_state(slot, dwell_state_take(table, slot_index));
+			dwell_slot_set_state(slot, dwell_state_take(table));
 		state = dwell_state_at(table->embedder, slot);
 	}
 	slot->measured = state && packet->lb.measured;
-	slot->unmeasured = !state;
 	if (!state)
 		return;
 	__builtin_memset(state, 0, sizeof(*state));
@@ -259,7 +256,7 @@ static __always_inline int dwell_slot_init(struct dwell_table *table, __u32 slot
 	if (!slot)
 		return 0;
 	__builtin_memset(&slot->head, 0, sizeof(slot->head));
-	dwell_slot_begin(table, slot, slot_index, packet);
+	dwell_slot_begin(table, slot, packet);
 	/* a balancer receives only clients' packets */
 	slot->client = packet->lb.vip ? packet->direction & 1
 				      : dwell_client_direction(&dwell_response_program_of(table)->servers, packet);
@@ -418,7 +415,7 @@ static __always_inline void dwell_slot_sweep(struct dwell_table *table, __u32 in
 		struct dwell_response_event *record = dwell_response_record(table);
 		union dwell_response_state *state;
 
-		if (!slot || !record || !(bucket->tags >> 16 * way & 0xffff) || slot->unmeasured ||
+		if (!slot || !record || !(bucket->tags >> 16 * way & 0xffff) || !dwell_slot_state(slot) ||
 		    !dwell_slot_lock(slot))
 			continue;
 		dwell_slot_finish(table, slot, dwell_now(table->clock), record);

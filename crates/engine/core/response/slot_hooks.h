@@ -38,6 +38,8 @@ static __always_inline union dwell_response_state *dwell_state_at(void *embedder
 	struct dwell_slots *slots = embedder;
 	__u32 state = dwell_slot_state(slot);
 
+	if (!slots->states)
+		return &((struct dwell_wide_slot *)slot)->state;
 	return state ? &slots->slots[state - 1].state : 0;
 }
 
@@ -48,10 +50,10 @@ static __always_inline __u32 *dwell_state_next(void *embedder, __u32 index)
 	return &slots->slots[index].state.next;
 }
 
-static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+static __always_inline __u32 dwell_state_take(struct dwell_table *table)
 {
 	struct dwell_slots *slots = table->embedder;
-	__u32 index = slot_index;
+	__u32 index = 0;
 
 	if (slots->states)
 		index = dwell_pool_take(slots, &slots->state_pool, slots->states, dwell_state_next);

@@ -77,7 +77,7 @@ __noinline int give_state(__u32 state)
 	return 0;
 }
 
-static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+static __always_inline __u32 dwell_state_take(struct dwell_table *table)
 {
 	return take_state();
 }

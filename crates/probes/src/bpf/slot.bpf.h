@@ -35,9 +35,9 @@ static __always_inline union dwell_response_state *dwell_state_at(void *embedder
 	return &((struct dwell_wide_slot *)slot)->state;
 }
 
-static __always_inline __u32 dwell_state_take(struct dwell_table *table, __u32 slot_index)
+static __always_inline __u32 dwell_state_take(struct dwell_table *table)
 {
-	return slot_index + 1;
+	return 1;
 }
 
 static __always_inline void dwell_state_give(struct dwell_table *table, __u32 state)
