@@ -72,8 +72,13 @@ impl Output {
     }
 
     /// Keeps what is left. Returns what is missing, for a person, if anything is. Later records are not kept.
-    pub fn finish_keeping(&mut self) -> Option<String> {
+    fn finish_keeping(&mut self) -> Option<String> {
         self.keep.take().and_then(|mut keep| keep.finish(&self.source))
+    }
+
+    /// Ends what is kept. Returns what is missing in a file that goes on after errors, and there, for a person.
+    pub fn finish(&mut self) -> impl Iterator<Item = String> + use<> {
+        [self.missing_lines(), self.finish_keeping()].into_iter().flatten()
     }
 
     /// Returns what is missing in a file that goes on after errors, for a person, if anything is.

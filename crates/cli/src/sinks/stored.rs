@@ -82,9 +82,8 @@ impl StoreArgs {
 /// Ends what is kept of a run, and returns the exit status of one that would end with `exit`: data that is missing in the
 /// store or in the file of `--write` makes it incomplete.
 pub fn finish(output: Option<&mut Output>, exit: Exit) -> Exit {
-    let Some(output) = output else { return exit };
-    let exit = complete(output.missing_lines(), exit);
-    complete(output.finish_keeping(), exit)
+    let missing = output.into_iter().flat_map(Output::finish);
+    missing.fold(exit, |exit, missing| complete(Some(missing), exit))
 }
 
 /// Returns the failure of a run with an option that says nothing of a store that is a file.
@@ -92,7 +91,7 @@ pub fn for_server(option: &str) -> Failure {
     Failure::usage(anyhow!("{option} is for a store on a server, clickhouse://HOST:PORT/DATABASE"))
 }
 
-/// Tells what is missing, if anything is, and returns the exit status of a run that would end with `exit`.
+/// Logs what is missing, if anything is, and returns the exit status of a run that would end with `exit`.
 pub fn complete(missing: Option<String>, exit: Exit) -> Exit {
     match missing {
         None => exit,

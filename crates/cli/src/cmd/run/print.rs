@@ -153,7 +153,7 @@ impl Printer {
         if let Some(verdict) = &self.verdict {
             self.live.around(|| fail_if::announce(verdict, ("sample", "samples")));
         }
-        for missing in [self.output.missing_lines(), self.output.finish_keeping()].into_iter().flatten() {
+        for missing in self.output.finish() {
             self.is_incomplete = true;
             self.note(&missing);
         }

@@ -1,9 +1,7 @@
 //! What stamps of bytes show of the layers of this host, while `dwell why` looks. They need the capabilities of `dwell stack`.
 
 use std::{
-    collections::hash_map::RandomState,
     fs::File,
-    hash::BuildHasher,
     path::PathBuf,
     sync::{
         Arc,
@@ -161,7 +159,7 @@ fn config(selected: &Selection) -> Result<Config, String> {
         port,
         filter,
         namespace: Some(namespace),
-        seed: RandomState::new().hash_one(std::process::id()),
+        seed: crate::source::seed(),
         ..Config::default()
     })
 }
