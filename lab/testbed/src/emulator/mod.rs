@@ -241,9 +241,10 @@ impl Emulator {
     }
 
     fn decide(&mut self, index: usize, packet: Packet) {
+        // The age first: what happens between the two clocks' readings makes a packet late, and not early.
+        let age = packet.arrival.and_then(|arrival| SystemTime::now().duration_since(arrival).ok());
         let now = self.now();
         let direction = &mut self.directions[index];
-        let age = packet.arrival.and_then(|arrival| SystemTime::now().duration_since(arrival).ok());
         direction.tally.offered(packet.bytes, age.is_some());
         // Stamps are rounded down to a microsecond; a packet must never be early. An age past a second is a step of
         // the wall clock.
