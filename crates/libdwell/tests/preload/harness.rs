@@ -69,9 +69,14 @@ pub fn run(name: &str, arguments: &[&str], config: &Config) -> Outcome {
 
 /// Runs a program of `tests/programs` under libdwell_preload.so, and ends its standard input once the table shows what is waited
 /// for.
-pub fn run_until(name: &str, config: &Config, is_seen: impl Fn(&BTreeMap<u64, Account>) -> bool) -> Outcome {
+pub fn run_until(
+    name: &str,
+    arguments: &[&str],
+    config: &Config,
+    is_seen: impl Fn(&BTreeMap<u64, Account>) -> bool,
+) -> Outcome {
     let library = library("libdwell_preload.so");
-    watch(&program(name), &[], config, &library.display().to_string(), is_seen)
+    watch(&program(name), arguments, config, &library.display().to_string(), is_seen)
 }
 
 /// Runs any program with these libraries.

@@ -66,7 +66,7 @@ fn children_that_share_memory_leave_their_parent_a_poller() {
         accounts.values().any(|account| account.reading.info.bytes_sent == Some(bytes))
     };
     let is_seen = |accounts: &BTreeMap<u64, Account>| sent(accounts, 1000) && sent(accounts, 77);
-    let outcome = run_until("spawn", &Config::default(), is_seen).succeeded();
+    let outcome = run_until("spawn", &[], &Config::default(), is_seen).succeeded();
     assert_eq!(outcome.socket("sender").reading.info.bytes_sent, Some(1000));
     assert_eq!(outcome.socket("later").reading.info.bytes_sent, Some(77));
 }
