@@ -187,11 +187,7 @@ impl LinkBox {
             let host = Namespace::create(&format!("{name}-{side}"))?;
             let marks = spec.to_right.ecn || spec.to_left.ecn;
             // Connections do not learn from earlier ones, so that runs are alike.
-            for (option, value) in [("tcp_no_metrics_save", true), ("tcp_ecn", marks)] {
-                let file = format!("/proc/sys/net/ipv4/{option}");
-                let value = if value { "1" } else { "0" };
-                host.enter(|| fs::write(&file, value))?.map_err(Error::io(format!("write {value} to {file}")))?;
-            }
+            host.set(&[("ipv4/tcp_no_metrics_save", "1"), ("ipv4/tcp_ecn", if marks { "1" } else { "0" })])?;
             Ok(host)
         };
         let (left, right) = (host("left")?, host("right")?);

@@ -89,6 +89,23 @@ impl Namespace {
         })
     }
 
+    /// Sets options of the namespace's network: names below `/proc/sys/net`, with values.
+    pub fn set(&self, options: &[(&str, &str)]) -> Result<()> {
+        // `/proc/sys/net` is that of the thread's namespace.
+        self.enter(|| {
+            for (option, value) in options {
+                let file = format!("/proc/sys/net/{option}");
+                std::fs::write(&file, value).map_err(Error::io(format!("write {value} to {file}")))?;
+            }
+            Ok(())
+        })?
+    }
+
+    /// Sets a feature of a device by `ethtool -K`: "on" or "off".
+    pub fn offload(&self, device: &str, feature: &str, state: &str) -> Result<()> {
+        run(self.command("ethtool").args(["-K", device, feature, state]), "").map(drop)
+    }
+
     /// Runs lines of `ip -batch` in the namespace.
     pub fn ip(&self, batch: &str) -> Result<()> {
         run(Command::new("ip").args(["-n", &self.name, "-batch", "-"]), batch).map(drop)

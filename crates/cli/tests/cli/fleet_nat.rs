@@ -47,7 +47,7 @@ impl Route {
             );
             ip(end, &format!("addr add {own}/24 dev eth0\nlink set eth0 up\nroute add default via {gateway}\n"));
         }
-        router.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap()).unwrap();
+        router.set(&[("ipv4/ip_forward", "1")]).unwrap();
         Route { client, router, server, office: Office::new(IpAddr::from(ROUTER[0])) }
     }
 

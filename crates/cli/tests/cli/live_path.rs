@@ -173,7 +173,7 @@ fn root_marks_of_congestion_are_as_many_as_the_receiver_counts() {
     }
     let lab = lossy("marks", 0.0, 0.0);
     for end in [lab.client(), lab.server()] {
-        end.enter(|| fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap()).unwrap();
+        end.set(&[("ipv4/tcp_ecn", "1")]).unwrap();
     }
     let router = lab.namespace(Role::ClientRouter);
     let every_tenth = "-t mangle -A POSTROUTING -o vantage0 -p tcp -m ecn --ecn-ip-ect 2 \

@@ -100,7 +100,7 @@ fn root_connections_without_timestamps_are_measured_by_sequence_number() {
         return;
     }
     let lab = line("sequence");
-    lab.client().enter(|| fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0").unwrap()).unwrap();
+    lab.client().set(&[("ipv4/tcp_timestamps", "0")]).unwrap();
     let dwell = watch(lab.vantage(), &["-i", "client0", "--format", "jsonl"]);
     ping_pong(1_000).run(Ends::v4(&lab), &GO_ON).unwrap();
     let trips = trips(&dwell.interrupt());

@@ -30,7 +30,7 @@ pub struct Chat {
 
 impl Chat {
     pub fn new(left: &Namespace, right: &Namespace, address: &str, port: u16) -> Chat {
-        left.enter(|| fs::write("/proc/sys/net/ipv4/ip_local_port_range", CLIENT).unwrap()).unwrap();
+        left.set(&[("ipv4/ip_local_port_range", CLIENT)]).unwrap();
         let listener = right.enter(|| TcpListener::bind((address, port)).unwrap()).unwrap();
         let client = left.enter(|| TcpStream::connect((address, port)).unwrap()).unwrap();
         client.set_nodelay(true).unwrap();
@@ -134,13 +134,10 @@ fn root_bytes_of_the_same_numbers_in_two_namespaces_are_different_bytes() {
     const BYTES: usize = 2 << 20;
     let own = Namespace::create("stack-own").unwrap();
     let pairs = ["stack-same-a", "stack-same-b"].map(Pair::start);
-    let set = |namespace: &Namespace, key: &str, value: &str| {
-        namespace.enter(|| fs::write(format!("/proc/sys/net/ipv4/{key}"), value).unwrap()).unwrap();
-    };
     for Pair { left, right } in &pairs {
-        set(left, "ip_local_port_range", CLIENT);
-        set(left, "tcp_wmem", "4096 16777216 16777216");
-        set(right, "tcp_rmem", "4096 16777216 16777216");
+        left.set(&[("ipv4/ip_local_port_range", CLIENT)]).unwrap();
+        left.set(&[("ipv4/tcp_wmem", "4096 16777216 16777216")]).unwrap();
+        right.set(&[("ipv4/tcp_rmem", "4096 16777216 16777216")]).unwrap();
     }
     let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "1024"]);
     let listeners =

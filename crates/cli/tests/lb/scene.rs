@@ -17,10 +17,10 @@ use std::{
     time::Duration,
 };
 
-use dwell_testbed::Namespace;
+use dwell_testbed::{Namespace, Switch};
 use serde_json::Value;
 
-use crate::support::{DWELL, Process, Run, eventually, ip, links, object, spawn, tool};
+use crate::support::{DWELL, Process, Run, eventually, ip, links, object, spawn};
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -38,7 +38,7 @@ pub struct Scene {
     pub table_size: Cell<u32>,
     /// The address of a host in the next configuration.
     pub address_of: Cell<fn(usize) -> IpAddr>,
-    switches: Vec<Namespace>,
+    switches: Vec<Switch>,
     watch: Option<Process>,
     pub folder: tempfile::TempDir,
     pin: PathBuf,
@@ -70,45 +70,17 @@ pub fn address6(host: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, host as u16)
 }
 
-/// Hosts on a switch: 10.SUBNET.0.HOST.
-struct Segment {
-    switch: Namespace,
-    subnet: u8,
-}
-
-impl Segment {
-    fn new(switch: Namespace, subnet: u8) -> Segment {
-        ip(&switch, "link add bridge0 type bridge\nlink set bridge0 up\n");
-        Segment { switch, subnet }
-    }
-
-    fn join(&self, space: &Namespace, device: &str, host: usize) {
-        plug(&self.switch, self.subnet, space, device, host);
-    }
-}
-
-/// Gives a namespace a device on a switch: 10.SUBNET.0.HOST.
-fn plug(switch: &Namespace, subnet: u8, space: &Namespace, device: &str, host: usize) {
-    let there = space.name();
-    ip(
-        switch,
-        &format!(
-            "link add port{host} type veth peer name {device} netns {there}\n\
-             link set port{host} master bridge0 up\n"
-        ),
-    );
-    let address = Ipv4Addr::new(10, subnet, 0, host as u8);
-    ip(space, &format!("addr add {address}/24 dev {device}\nlink set {device} up\n"));
-    // XDP forwards packets whose checksums were left to the device unfinished.
-    tool(space, "ethtool", &["-K", device, "tx", "off"]);
-    // A veth peer receives XDP packets only if it polls, as it does with GRO.
-    tool(switch, "ethtool", &["-K", &format!("port{host}"), "gro", "on"]);
+/// Gives a namespace a device on a switch, whose other end polls.
+fn plug(switch: &Switch, space: &Namespace, device: &str, host: u8) {
+    switch.plug(host, space, device).unwrap();
+    switch.poll(host, "on").unwrap();
+    ip(space, &format!("addr add {}/24 dev {device}\n", switch.address(host)));
 }
 
 /// What XDP sends through a veth arrives only if its peer has a program too: one that watches.
-fn watch(switch: &Namespace, host: usize) -> Process {
+fn watch(switch: &Switch, host: usize) -> Process {
     let port = format!("port{host}");
-    let watch = spawn(switch, DWELL, &["response", "-i", &port, "--hook", "xdp", "--format", "none"]);
+    let watch = spawn(switch.namespace(), DWELL, &["response", "-i", &port, "--hook", "xdp", "--format", "none"]);
     eventually("the port is watched", || links(watch.id()) > 0);
     watch
 }
@@ -127,10 +99,8 @@ impl Scene {
         for server in &scene.servers {
             ip(&server.namespace, "route add default via 10.80.0.2\n");
         }
-        for (key, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/eth1/rp_filter", "0")] {
-            let write = || std::fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
-            scene.balancer.enter(write).unwrap().unwrap();
-        }
+        let options = [("ipv4/ip_forward", "1"), ("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/eth1/rp_filter", "0")];
+        scene.balancer.set(&options).unwrap();
         scene
     }
 
@@ -146,19 +116,19 @@ impl Scene {
 
     /// Whether the other end of the balancer's device polls: "on" or "off".
     pub fn poll_at_the_switch(&self, polls: &str) {
-        tool(&self.switches[0], "ethtool", &["-K", "port2", "gro", polls]);
+        self.switches[0].poll(2, polls).unwrap();
     }
 
     /// Makes the other end of the device towards servers that are apart take nothing from XDP.
     pub fn stop_polling_behind(&self) {
-        tool(&self.switches[1], "ethtool", &["-K", "port2", "gro", "off"]);
+        self.switches[1].poll(2, "off").unwrap();
     }
 
     /// Whether client and servers leave checksums to their devices: "on" or "off".
     pub fn offload_checksums(&self, offloaded: &str) {
         let servers = self.servers.iter().map(|server| &server.namespace);
         for space in servers.chain([&self.client]) {
-            tool(space, "ethtool", &["-K", "eth0", "tx", offloaded]);
+            space.offload("eth0", "tx", offloaded).unwrap();
         }
     }
 
@@ -166,19 +136,20 @@ impl Scene {
         let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
         let (client, balancer) = (create("c"), create("b"));
         let spaces: Vec<_> = (0..servers).map(|at| create(&format!("s{at}"))).collect();
-        let mut segments = vec![Segment::new(create("sw"), 79)];
-        segments[0].join(&client, "eth0", 1);
-        segments[0].join(&balancer, "eth0", 2);
+        let switch = |subnet: u8| Switch::create(&format!("lb-{name}-sw{subnet}"), subnet).unwrap();
+        let mut switches = vec![switch(79)];
+        plug(&switches[0], &client, "eth0", 1);
+        plug(&switches[0], &balancer, "eth0", 2);
         if is_apart {
-            segments.push(Segment::new(create("sw2"), 80));
-            segments[1].join(&balancer, "eth1", 2);
+            switches.push(switch(80));
+            plug(&switches[1], &balancer, "eth1", 2);
         }
         ip(&client, &format!("route add {VIP} via {}\n", address(2)));
         for (host, space) in (3..).zip(&spaces) {
-            segments[segments.len() - 1].join(space, "eth0", host);
+            plug(&switches[switches.len() - 1], space, "eth0", host);
             ip(space, &format!("addr add {VIP}/32 dev lo\n"));
         }
-        let watch = watch(&segments[0].switch, 2);
+        let watch = watch(&switches[0], 2);
         let mut scene = Scene::with(name, client, balancer, watch);
         scene.servers = (0..)
             .zip(spaces)
@@ -189,7 +160,7 @@ impl Scene {
                 delay_ms: Arc::default(),
             })
             .collect();
-        scene.switches = segments.into_iter().map(|segment| segment.switch).collect();
+        scene.switches = switches;
         scene.servers.iter().for_each(Server::listen);
         scene
     }
@@ -214,14 +185,13 @@ impl Scene {
     pub fn beside(&self, name: &str, host: usize) -> Scene {
         let create = |who: &str| Namespace::create(&format!("lb-{name}-{who}")).unwrap();
         let (client, balancer) = (create("c"), create("b"));
-        plug(&self.switches[0], 79, &balancer, "eth0", host);
+        plug(&self.switches[0], &balancer, "eth0", host as u8);
         Scene::with(name, client, balancer, watch(&self.switches[0], host))
     }
 
     /// Spreads the client's connections to the VIP over hosts with these weights, by equal-cost multipath.
     pub fn spread_over(&self, hosts: &[(usize, usize)]) {
-        let policy = || std::fs::write("/proc/sys/net/ipv4/fib_multipath_hash_policy", "1");
-        self.client.enter(policy).unwrap().unwrap();
+        self.client.set(&[("ipv4/fib_multipath_hash_policy", "1")]).unwrap();
         let hop = |(host, weight): &(usize, usize)| format!(" nexthop via {} weight {weight}", address(*host));
         let hops: String = hosts.iter().map(hop).collect();
         ip(&self.client, &format!("route replace {VIP}{hops}\n"));

@@ -118,8 +118,7 @@ fn root_a_port_that_a_client_uses_again_leads_to_its_new_backend() {
         run(scene, "forward = \"ipip\"\nsecond_chance = true", false);
     }
     // The client has as many ports as connections.
-    let ports = || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40059");
-    one.client.enter(ports).unwrap().unwrap();
+    one.client.set(&[("ipv4/ip_local_port_range", "40000 40059")]).unwrap();
     one.lead_to(2);
     let mut streams = open(&one, 60);
     // Two balancers see the beginnings of connections in turn, and ends are seen by the other one, so that it remembers
@@ -151,8 +150,7 @@ fn root_syn_cookies_come_back_by_another_balancer() {
     let decaps = one.decapsulate_with(&["--from", "172.16.0.0/16", "--backend", "10.79.0.0/24"]);
     // The secret of cookies is that of the kernel, which all servers here have in common: only one takes any.
     for (server, cookies) in one.servers.iter().zip(["2", "0", "0"]) {
-        let write = || std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", cookies);
-        server.namespace.enter(write).unwrap().unwrap();
+        server.namespace.set(&[("ipv4/tcp_syncookies", cookies)]).unwrap();
     }
     for scene in [&one, &other] {
         run(scene, "forward = \"ipip\"\nsecond_chance = true", false);

@@ -16,7 +16,8 @@ use dwell_probes::{
     balancer::{Decap, DecapRules, NextHop},
 };
 use dwell_testbed::{
-    Namespace,
+    Namespace, Switch,
+    harness::ip,
     skip::{lacks_program, lacks_root},
 };
 
@@ -24,38 +25,20 @@ use crate::xdp;
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub const PORT: u16 = 80;
+const SUBNET: u8 = 79;
 
 pub struct Star {
     pub client: Namespace,
     pub balancer: Namespace,
     pub servers: Vec<Namespace>,
-    // It is kept until the end.
-    _switch: Namespace,
+    switch: Switch,
     _programs: Vec<OwnedFd>,
     _ends: Vec<Sender<()>>,
 }
 
-fn ip(namespace: &Namespace, arguments: &str) {
-    run(namespace, "ip", arguments);
-}
-
-fn run(namespace: &Namespace, program: &str, arguments: &str) {
-    let done = namespace.command(program).args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "{program} {arguments}: {done:?}");
-}
-
-fn set(namespace: &Namespace, key: &str, value: &str) {
-    let path = format!("/proc/sys/{key}");
-    namespace.enter(|| std::fs::write(&path, value).unwrap()).unwrap();
-}
-
 /// Returns the address of a host by its number: 1 is the client, 2 the balancer, and servers start at 3.
 pub fn address(host: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 79, 0, host as u8)
-}
-
-fn mac(host: usize) -> [u8; 6] {
-    [2, 0, 0, 79, 0, host as u8]
+    Ipv4Addr::new(10, SUBNET, 0, host as u8)
 }
 
 impl Star {
@@ -66,25 +49,14 @@ impl Star {
             client: create("client"),
             balancer: create("balancer"),
             servers: (0..servers).map(|at| create(&format!("s{at}"))).collect(),
-            _switch: create("switch"),
+            switch: Switch::create("lb-switch", SUBNET).unwrap(),
             _programs: Vec::new(),
             _ends: Vec::new(),
         };
-        ip(&star._switch, "link add bridge0 type bridge");
-        ip(&star._switch, "link set bridge0 up");
-        for (host, namespace) in star.hosts() {
-            let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
-            ip(
-                &star._switch,
-                &format!("link add port{host} type veth peer name eth0 address {octets} netns {}", namespace.name()),
-            );
-            ip(&star._switch, &format!("link set port{host} master bridge0 up"));
-            ip(namespace, &format!("addr add {}/24 dev eth0", address(host)));
-            ip(namespace, "link set eth0 up");
-            // XDP cannot complete checksums that are left to the device.
-            run(namespace, "ethtool", "-K eth0 tx off");
-            set(namespace, "net/ipv4/conf/all/rp_filter", "0");
-            set(namespace, "net/ipv4/conf/eth0/rp_filter", "0");
+        for (host, namespace) in (1..).zip([&star.client, &star.balancer].into_iter().chain(&star.servers)) {
+            star.switch.plug(host, namespace, "eth0").unwrap();
+            ip(namespace, &format!("addr add {}/24 dev eth0", star.switch.address(host)));
+            namespace.set(&[("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/eth0/rp_filter", "0")]).unwrap();
         }
         ip(&star.client, &format!("route add {VIP} via {}", address(2)));
         for server in &star.servers {
@@ -93,23 +65,15 @@ impl Star {
         star
     }
 
-    fn hosts(&self) -> impl Iterator<Item = (usize, &Namespace)> {
-        [&self.client, &self.balancer]
-            .into_iter()
-            .chain(&self.servers)
-            .enumerate()
-            .map(|(at, namespace)| (at + 1, namespace))
-    }
-
     /// Lets packets pass that XDP sends back through a veth: they arrive only if the peer has a program.
     pub fn let_xdp_send(&mut self) {
-        let fds = self._switch.enter(|| pass("port2")).unwrap();
+        let fds = self.switch.namespace().enter(|| pass("port2")).unwrap();
         self._programs.extend(fds);
     }
 
     /// Makes the other end of the balancer's device poll ("on"), so that it takes what is redirected to it, or not ("off").
     pub fn poll_at_the_switch(&self, polls: &str) {
-        run(&self._switch, "ethtool", &format!("-K port2 gro {polls}"));
+        self.switch.poll(2, polls).unwrap();
     }
 
     /// Sets the balancer's device "up" or "down".
@@ -119,7 +83,7 @@ impl Star {
 
     /// Sets the MTU of the other end of the balancer's device, in octets.
     pub fn set_mtu_at_the_switch(&self, mtu: u32) {
-        ip(&self._switch, &format!("link set port2 mtu {mtu}"));
+        ip(self.switch.namespace(), &format!("link set port2 mtu {mtu}"));
     }
 
     /// Gives the balancer a route of its own to a server, counted from 0, with an MTU in octets.
@@ -131,7 +95,7 @@ impl Star {
     /// Lets the client and the servers leave checksums to their devices, as they do by default.
     pub fn offload_checksums(&self) {
         for space in self.servers.iter().chain([&self.client]) {
-            run(space, "ethtool", "-K eth0 tx on");
+            space.offload("eth0", "tx", "on").unwrap();
         }
     }
 
@@ -158,9 +122,9 @@ impl Star {
             self._ends.push(end);
         }
         // The balancer needs the servers' link addresses as next hops.
-        for host in 3..3 + self.servers.len() {
-            let octets = mac(host).map(|byte| format!("{byte:02x}")).join(":");
-            let entry = format!("neigh replace {} lladdr {octets} dev eth0", address(host));
+        for host in (3..).take(self.servers.len()) {
+            let octets = self.switch.mac(host).map(|byte| format!("{byte:02x}")).join(":");
+            let entry = format!("neigh replace {} lladdr {octets} dev eth0", self.switch.address(host));
             ip(&self.balancer, &entry);
         }
     }
@@ -196,7 +160,12 @@ impl Star {
 
     /// Returns the next hop from the balancer to a server, counted from 0.
     pub fn hop(&self, server: usize) -> NextHop {
-        NextHop { interface: self.index("eth0"), destination: mac(server + 3), source: mac(2), mtu: 1500 }
+        NextHop {
+            interface: self.index("eth0"),
+            destination: self.switch.mac(server as u8 + 3),
+            source: self.switch.mac(2),
+            mtu: 1500,
+        }
     }
 
     fn index(&self, name: &str) -> u32 {

@@ -1,13 +1,12 @@
 //! Clients, a balancer and servers on one switch; answers of servers do not pass through the balancer.
 
 use std::{
-    fs,
     net::{Ipv4Addr, SocketAddrV4},
     time::Duration,
 };
 
 use dwell_testbed::{
-    EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, QueueConfig, Result,
+    EmulatorConfig, EmulatorHandle, Error, LinkSpec, Namespace, Nanos, QueueConfig, Result, Switch,
     error::{find_program, run},
 };
 
@@ -20,7 +19,8 @@ pub(super) const PORT: u16 = 80;
 /// The balancer's interface that receives clients' packets.
 pub(super) const FRONT: &str = "front0";
 
-pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 100);
+pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, SUBNET, 0, 100);
+pub(super) const SUBNET: u8 = 79;
 const FRONT_HOST: u8 = 1;
 const BALANCER_HOST: u8 = 2;
 const CLIENT_HOSTS: u8 = 11;
@@ -35,7 +35,7 @@ pub struct Star {
     pub balancer: Namespace,
     /// Where servers run.
     pub servers: Vec<Namespace>,
-    _switch: Namespace,
+    switch: Switch,
 }
 
 impl Star {
@@ -54,7 +54,7 @@ impl Star {
         }
         let make = |name: String| Namespace::create(&format!("lb-{name}"));
         let star = Star {
-            _switch: make("switch".to_owned())?,
+            switch: Switch::create("lb-switch", SUBNET)?,
             clients: (1..=CLIENTS).map(|n| make(format!("client{n}"))).collect::<Result<_>>()?,
             balancer: make("balancer".to_owned())?,
             servers: (1..=SERVERS).map(|n| make(format!("server{n}"))).collect::<Result<_>>()?,
@@ -145,18 +145,16 @@ impl Star {
     }
 
     fn wire(&self) -> Result<()> {
-        let switch = &self._switch;
-        switch_on(switch)?;
         let clients = (CLIENT_HOSTS..).zip(&self.clients);
         let servers = (SERVER_HOSTS..).zip(&self.servers);
         for (host, namespace) in clients.clone().chain(servers.clone()) {
-            plug(switch, host, namespace, "eth0")?;
+            plug(&self.switch, host, namespace, "eth0")?;
         }
         // The balancer has two ports: to leave by the port that they came from, packets would need an XDP program at
         // its other end.
-        plug(switch, FRONT_HOST, &self.balancer, FRONT)?;
-        plug(switch, BALANCER_HOST, &self.balancer, "back0")?;
-        offload(switch, &format!("port{BALANCER_HOST}"), "gro", "on")?;
+        plug(&self.switch, FRONT_HOST, &self.balancer, FRONT)?;
+        plug(&self.switch, BALANCER_HOST, &self.balancer, "back0")?;
+        self.switch.poll(BALANCER_HOST, "on")?;
         for (host, client) in clients.clone() {
             client.ip(&format!(
                 "addr add {}/24 dev eth0\n{}",
@@ -164,8 +162,6 @@ impl Star {
                 neighbours(&servers.clone().map(|(host, _)| host).collect::<Vec<_>>())
             ))?;
             client.ip(&format!("neigh replace {VIP} lladdr {} dev eth0 nud permanent\n", mac(FRONT_HOST)))?;
-            // Checksums that are left to the device are lost when an XDP program redirects packets.
-            offload(client, "eth0", "tx", "off")?;
         }
         let for_servers: Vec<u8> = clients.map(|(host, _)| host).collect();
         for (host, server) in servers.clone() {
@@ -183,7 +179,7 @@ impl Star {
     pub(super) fn give_vip_to_balancer(&self) -> Result<()> {
         // Clients' packets come in by another device than answers leave by.
         for of in ["all", FRONT] {
-            set(&self.balancer, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
+            self.balancer.set(&[(&format!("ipv4/conf/{of}/rp_filter"), "0")])?;
         }
         self.balancer.ip(&format!("addr replace {VIP}/32 dev lo\n"))
     }
@@ -214,54 +210,35 @@ fn needs_iptables(wanted: &'static str) -> Result<()> {
     }
 }
 
-/// Makes a namespace a switch.
-pub(super) fn switch_on(switch: &Namespace) -> Result<()> {
-    switch.ip("link add br0 type bridge\nlink set br0 up\n")
-}
-
-/// Connects a namespace to a switch.
-pub(super) fn plug(switch: &Namespace, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
-    set(namespace, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")?;
-    switch.ip(&format!(
-        "link add port{host} type veth peer name {device} netns {}\n\
-         link set port{host} master br0\nlink set port{host} up\n",
-        namespace.name()
-    ))?;
-    namespace.ip(&format!("link set {device} address {} up\n", mac(host)))
+/// Connects a namespace to a switch, without IPv6.
+pub(super) fn plug(switch: &Switch, host: u8, namespace: &Namespace, device: &str) -> Result<()> {
+    namespace.set(&[("ipv6/conf/all/disable_ipv6", "1")])?;
+    switch.plug(host, namespace, device)
 }
 
 /// Gives a server its addresses: its own, and the one that clients connect to.
 pub(super) fn serve_vip(server: &Namespace, host: u8, clients: &[u8]) -> Result<()> {
-    set(server, "/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
-    set(server, "/proc/sys/net/ipv4/conf/all/arp_announce", "2")?;
-    for of in ["all", "eth0"] {
-        set(server, &format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), "0")?;
-    }
+    server.set(&[
+        ("ipv4/conf/all/arp_ignore", "1"),
+        ("ipv4/conf/all/arp_announce", "2"),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/eth0/rp_filter", "0"),
+    ])?;
     server.ip(&format!("addr add {}/24 dev eth0\naddr add {VIP}/32 dev lo\n{}", address(host), neighbours(clients)))
 }
 
 pub(super) fn address(host: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 79, 0, host)
+    Ipv4Addr::new(10, SUBNET, 0, host)
 }
 
 pub(super) fn mac(host: u8) -> String {
-    format!("02:00:0a:4f:00:{host:02x}")
+    format!("02:00:0a:{SUBNET:02x}:00:{host:02x}")
 }
 
 /// Permanent neighbour entries, which make ARP unnecessary.
 pub(super) fn neighbours(hosts: &[u8]) -> String {
     let line = |host: &u8| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(*host), mac(*host));
     hosts.iter().map(line).collect()
-}
-
-pub(super) fn offload(namespace: &Namespace, device: &str, what: &str, to: &str) -> Result<()> {
-    let mut command = namespace.command("ethtool");
-    run(command.args(["-K", device, what, to]), "").map(drop)
-}
-
-/// Writes a sysctl of a namespace; `/proc/sys/net` belongs to the thread's namespace.
-pub(super) fn set(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
-    namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }
 
 #[cfg(test)]

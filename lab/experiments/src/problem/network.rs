@@ -83,7 +83,7 @@ impl Network {
             let (gateway, length) = (end.last()?, end.length()?);
             self.host(&router)?.ip(&format!("address add {gateway}/{length} dev {device}\n"))?;
             // The link's queue counts packets, so none may be longer than the link's.
-            run(self.host(end.host)?.command("ethtool").args(["-K", end.device, "tso", "off", "gso", "on"]), "")?;
+            self.host(end.host)?.offload(end.device, "tso", "off")?;
         }
         let (beyond, length) = (far.network()?, far.length()?);
         self.host(near.host)?.ip(&format!("route add {beyond}/{length} via {}\n", near.last()?))?;
@@ -138,20 +138,14 @@ impl Network {
             return Ok(());
         }
         let host = Namespace::create(name)?;
-        host.enter(|| {
-            for (option, value) in [
-                ("ip_forward", "1"),
-                ("conf/all/rp_filter", "0"),
-                ("conf/default/rp_filter", "0"),
-                // The one that each kernel has and lets any namespace choose, so that walks are alike.
-                ("tcp_congestion_control", "reno"),
-                ("tcp_no_metrics_save", "1"),
-            ] {
-                let file = format!("/proc/sys/net/ipv4/{option}");
-                std::fs::write(&file, value).map_err(Error::io(format!("write {value} to {file}")))?;
-            }
-            Ok(())
-        })??;
+        host.set(&[
+            ("ipv4/ip_forward", "1"),
+            ("ipv4/conf/all/rp_filter", "0"),
+            ("ipv4/conf/default/rp_filter", "0"),
+            // The one that each kernel has and lets any namespace choose, so that walks are alike.
+            ("ipv4/tcp_congestion_control", "reno"),
+            ("ipv4/tcp_no_metrics_save", "1"),
+        ])?;
         self.hosts.insert(name.to_owned(), host);
         Ok(())
     }

@@ -16,7 +16,6 @@ use std::{
 use dwell_testbed::{
     BitsPerSecond, Emulation, Error, Lab, LabOptions, LinkPair, LinkSpec, Nanos, QueueLimit, Report, Result, Role,
     Topology,
-    error::run,
     signals::Signals,
     workload::{collect, output, require, serve},
 };
@@ -61,7 +60,7 @@ fn measure(seconds: u64, programs: &Programs, folder: &Path) -> Result<Outcome> 
         emulation: Emulation::Process(programs.lab.clone()),
     })?;
     // The queue counts packets, so none may be longer than the link's: the kernel cuts them before it.
-    run(lab.client().command("ethtool").args(["-K", "vantage0", "tso", "off", "gso", "on"]), "")?;
+    lab.client().offload("vantage0", "tso", "off")?;
     let to = SocketAddr::from((Lab::address_v4(Role::Server), PORT));
     let records = folder.join("run.jsonl");
     let over = AtomicBool::new(false);

@@ -1,8 +1,8 @@
-use std::{fs, net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path};
 
 use dwell_testbed::{
-    BoxLink, BoxSpec, Emulation, Error, Lab, LabOptions, LinkBox, LinkPair, LinkSpec, Namespace, Nanos, Report, Result,
-    Role, Shaper, Statistics, Topology, error::run,
+    BoxLink, BoxSpec, Emulation, Lab, LabOptions, LinkBox, LinkPair, LinkSpec, Namespace, Nanos, Report, Result, Role,
+    Shaper, Statistics, Topology,
 };
 
 use super::{PORT, scenario::Bottleneck};
@@ -26,19 +26,17 @@ pub enum Offload {
 }
 
 /// With smaller buffers the receiver's window would limit the bytes in flight, and no queue would fill.
-const RECEIVE_BUFFER: &str = "4096 2097152 33554432";
-const RECEIVE_BUFFER_FILE: &str = "/proc/sys/net/ipv4/tcp_rmem";
+const RECEIVE_BUFFER: (&str, &str) = ("ipv4/tcp_rmem", "4096 2097152 33554432");
 /// The default congestion control of the namespaces. The experiments set another one, so it is visible whether that
 /// worked.
-const CONGESTION: &str = "reno";
-const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const CONGESTION: (&str, &str) = ("ipv4/tcp_congestion_control", "reno");
 
 impl Net {
     /// Makes the network; `back` is the delay from receiver to sender.
     pub(super) fn start(bottleneck: &Bottleneck, back: Nanos, offload: Offload, lab: &Path) -> Result<Net> {
         let net = Net::link(bottleneck, back, lab)?;
         net.set_offload(offload)?;
-        write(net.sender(), CONGESTION_FILE, CONGESTION)?;
+        net.sender().set(&[CONGESTION])?;
         Ok(net)
     }
 
@@ -52,10 +50,7 @@ impl Net {
             (Offload::Off, _) => self.sender().ip(&format!("link set {device} gso_max_segs 1\n")),
             // The device of a link box has no offload: the kernel cuts packets before it.
             (Offload::On, Net::Boxed(_)) => Ok(()),
-            (Offload::On, Net::Emulated(_)) => {
-                let mut command = self.sender().command("ethtool");
-                run(command.args(["-K", device, "tso", "off", "gso", "on"]), "").map(drop)
-            }
+            (Offload::On, Net::Emulated(_)) => self.sender().offload(device, "tso", "off"),
         }
     }
 
@@ -81,7 +76,7 @@ impl Net {
 
     /// Gives later connections of the receiver a window that limits nothing.
     pub(super) fn widen_window(&self) -> Result<()> {
-        write(self.receiver(), RECEIVE_BUFFER_FILE, RECEIVE_BUFFER)
+        self.receiver().set(&[RECEIVE_BUFFER])
     }
 
     pub(super) fn sender(&self) -> &Namespace {
@@ -121,11 +116,6 @@ impl Net {
             Net::Boxed(_) => Ok(None),
         }
     }
-}
-
-/// Writes a file of a namespace's `/proc/sys/net`.
-fn write(namespace: &Namespace, file: &str, value: &str) -> Result<()> {
-    namespace.enter(|| fs::write(file, value))?.map_err(Error::io(format!("write {value} to {file}")))
 }
 
 pub(super) fn port(flow: usize) -> u16 {

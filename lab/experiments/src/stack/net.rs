@@ -1,7 +1,7 @@
-use std::{fs, net::Ipv4Addr, path::Path};
+use std::{net::Ipv4Addr, path::Path};
 
 use dwell_testbed::{
-    Emulation, Error, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Report, Result, Role, Topology, error::run,
+    Emulation, Lab, LabOptions, LinkPair, LinkSpec, Namespace, Nanos, Report, Result, Role, Topology, error::run,
 };
 
 use super::Scenario;
@@ -17,7 +17,6 @@ pub struct Net {
 
 /// The networks of the collector's links to the sender and to the receiver.
 const MANAGEMENT: [&str; 2] = ["10.81.1", "10.81.2"];
-const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// The address of a container or a virtual machine.
 pub(super) const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 2);
 /// The host's address on its link to a container or a virtual machine.
@@ -112,7 +111,7 @@ fn contain(lab: &Lab, scenario: Scenario) -> Result<Namespace> {
 
 /// Makes the client forward to its container or virtual machine, and adds routes at the others.
 fn route_to_inside(lab: &Lab) -> Result<()> {
-    lab.client().enter(|| fs::write(FORWARDING, "1"))?.map_err(Error::io(format!("write {FORWARDING}")))?;
+    lab.client().set(&[("ipv4/ip_forward", "1")])?;
     let client = Lab::address_v4(Role::Client);
     lab.namespace(Role::ClientRouter).ip(&format!("route add {INSIDES} via {client}\n"))?;
     let router = Lab::client_router_at_vantage();

@@ -89,7 +89,7 @@ fn measure(setting: &Setting, name: &str, look: &Look<'_>, programs: &Programs, 
         emulation: Emulation::Process(programs.lab.clone()),
     })?;
     // The link's queue counts packets, so none may be longer than the link's.
-    run(lab.client().command("ethtool").args(["-K", "vantage0", "tso", "off", "gso", "on"]), "")?;
+    lab.client().offload("vantage0", "tso", "off")?;
     if let Some(qdisc) = &setting.qdisc {
         run(lab.client().command("tc").args(["qdisc", "add", "dev", "vantage0", "root"]).args(qdisc.split(' ')), "")?;
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Role, Topology};
-use crate::{Error, LinkSpec, Namespace, Result};
+use crate::{LinkSpec, Namespace, Result};
 
 /// A pair of interfaces, and the subnet it is; the first end has host number 1, the second 2.
 struct Wire {
@@ -210,14 +210,7 @@ impl Plan {
             // Connections do not learn from earlier ones, so that runs are alike.
             ("ipv4/tcp_no_metrics_save", "1"),
         ];
-        namespace.enter(|| {
-            for (option, value) in options {
-                // `/proc/sys/net` is that of the thread's namespace.
-                let file = format!("/proc/sys/net/{option}");
-                std::fs::write(&file, value).map_err(Error::io(format!("write {value} to {file}")))?;
-            }
-            Ok(())
-        })?
+        namespace.set(&options)
     }
 
     /// Input of iptables-restore and ip6tables-restore.

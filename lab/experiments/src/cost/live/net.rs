@@ -39,14 +39,10 @@ impl Net {
             single_segments,
         };
         let macs = ["02:00:0a:4e:01:01", "02:00:0a:4e:01:02", "02:00:0a:4e:02:01", "02:00:0a:4e:02:02"];
-        net.vantage
-            .enter(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("cannot let the vantage forward"))??;
+        net.vantage.set(&[("ipv4/ip_forward", "1")])?;
         // After a pause connections would start slowly, with fewer packets at a time, which
         // changes the cost of a packet far more than dwell does.
-        net.client.enter(|| {
-            fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0")
-                .context("cannot let connections go on as they were after a pause")
-        })??;
+        net.client.set(&[("ipv4/tcp_slow_start_after_idle", "0")])?;
         let (client, server) = (net.client.name(), net.server.name());
         let segments = if single_segments { "gso_max_segs 1" } else { "" };
         ip(

@@ -4,12 +4,12 @@
 use std::{fmt::Write as _, path::Path, process::Command};
 
 use dwell_testbed::{
-    Guarded, Namespace, Result,
+    Guarded, Namespace, Result, Switch,
     program::{PATIENCE, RunningProgram},
     workload::serve,
 };
 
-use crate::lb::star::{FRONT, VIP, address, neighbours, offload, plug, serve_vip, set, switch_on};
+use crate::lb::star::{FRONT, SUBNET, VIP, address, neighbours, plug, serve_vip};
 
 /// Balancers in all; one of them comes later.
 pub(super) const BALANCERS: usize = 4;
@@ -33,14 +33,14 @@ pub(super) struct Hosts {
     pub(super) balancers: Vec<Namespace>,
     pub(super) servers: Vec<Namespace>,
     store: Namespace,
-    switch: Namespace,
+    switch: Switch,
 }
 
 impl Hosts {
     pub(super) fn create() -> Result<Hosts> {
         let make = |name: String| Namespace::create(&format!("several-{name}"));
         let hosts = Hosts {
-            switch: make("switch".to_owned())?,
+            switch: Switch::create("several-switch", SUBNET)?,
             client: make("client".to_owned())?,
             balancers: (1..=BALANCERS).map(|n| make(format!("balancer{n}"))).collect::<Result<_>>()?,
             servers: (1..=SERVERS).map(|n| make(format!("server{n}"))).collect::<Result<_>>()?,
@@ -51,11 +51,10 @@ impl Hosts {
     }
 
     fn wire(&self) -> Result<()> {
-        switch_on(&self.switch)?;
         let plug = |host: u8, namespace: &Namespace, device: &str| {
             plug(&self.switch, host, namespace, device)?;
             // What XDP redirects to a veth arrives only if its other end polls, as it does with GRO.
-            offload(&self.switch, &format!("port{host}"), "gro", "on")
+            self.switch.poll(host, "on")
         };
         plug(STORE, &self.store, "eth0")?;
         self.store.ip(&format!("addr add {}/24 dev eth0\nlink set lo up\n", address(STORE)))?;
@@ -64,7 +63,7 @@ impl Hosts {
             plug(host, server, "eth0")?;
             serve_vip(server, host, &[CLIENT])?;
             // The secret of SYN cookies is the kernel's, so that here each server would take those of all others.
-            set(server, "/proc/sys/net/ipv4/tcp_syncookies", "0")?;
+            server.set(&[("ipv4/tcp_syncookies", "0")])?;
         }
         for (number, balancer) in (0..).zip(&self.balancers) {
             plug(FRONTS + number, balancer, FRONT)?;
@@ -76,13 +75,13 @@ impl Hosts {
             ))?;
         }
         plug(CLIENT, &self.client, "eth0")?;
-        // Checksums that are left to the device are lost when an XDP program redirects packets.
-        offload(&self.client, "eth0", "tx", "off")?;
-        // Paths are chosen by ports too.
-        set(&self.client, "/proc/sys/net/ipv4/fib_multipath_hash_policy", "1")?;
-        // Connections end at the client, whose ports rest for a minute.
-        set(&self.client, "/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")?;
-        set(&self.client, "/proc/sys/net/ipv4/tcp_tw_reuse", "1")?;
+        self.client.set(&[
+            // Paths are chosen by ports too.
+            ("ipv4/fib_multipath_hash_policy", "1"),
+            // Connections end at the client, whose ports rest for a minute.
+            ("ipv4/ip_local_port_range", "1024 65535"),
+            ("ipv4/tcp_tw_reuse", "1"),
+        ])?;
         let fronts: Vec<u8> = (FRONTS..).take(BALANCERS).collect();
         self.client.ip(&format!(
             "addr add {}/24 dev eth0\n{}{}",

@@ -8,7 +8,7 @@ use std::{
 };
 
 use dwell_testbed::{
-    Emulation, Error, Lab, LabOptions, Namespace, Result, Role, Topology,
+    Emulation, Error, Lab, LabOptions, Result, Role, Topology,
     program::{PATIENCE, RunningProgram},
     signals::Signals,
     workload::is_bound,
@@ -109,7 +109,7 @@ impl Zoo<'_> {
         let topology = Topology::line(behaviour.path.rtt(), dwell_testbed::Nanos::ZERO);
         let lab = Lab::start(&LabOptions { name: "zoo".to_owned(), topology, emulation })?;
         if !behaviour.habits.timestamps {
-            set(lab.server(), "ipv4/tcp_timestamps", "0")?;
+            lab.server().set(&[("ipv4/tcp_timestamps", "0")])?;
         }
         if !behaviour.habits.offloads {
             lab.server().ip(&format!("link set {DEVICE} gso_max_segs 1\n"))?;
@@ -181,11 +181,4 @@ impl Zoo<'_> {
         }
         Ok(log)
     }
-}
-
-/// Sets an option of a namespace's network below `/proc/sys/net`.
-fn set(namespace: &Namespace, option: &str, value: &str) -> Result<()> {
-    let file = format!("/proc/sys/net/{option}");
-    let wrote = namespace.enter(|| fs::write(&file, value))?;
-    wrote.map_err(Error::io(format!("write {value} to {file}")))
 }
