@@ -19,6 +19,13 @@ extern "C" fn begin() {
 #[allow(non_upper_case_globals, reason = "a C name")]
 pub static dwell_library: u8 = 0;
 
+/// Options of AddressSanitizer where the program has none of its own: it would end a program that has another library loaded
+/// before its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn __asan_default_options() -> *const c_char {
+    c"verify_asan_link_order=0".as_ptr()
+}
+
 /// connect(2).
 ///
 /// # Safety

@@ -4,7 +4,10 @@ use std::{path::Path, process::Command};
 
 use dwell_socket::table::{Config, VARIABLE};
 
-use super::harness::{compile, library, program, run, run_with, text, watch};
+use super::{
+    harness::{compile, library, program, run, run_with, text, watch},
+    skip::skip,
+};
 
 #[test]
 fn errors_are_what_they_are_without_the_library() {
@@ -93,6 +96,23 @@ fn a_program_that_outlives_dwell_is_left_alone() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success(), "{rest}");
+}
+
+#[test]
+fn a_program_that_checks_its_memory_or_threads_runs_as_without() {
+    for (sanitizer, is_watched) in [("address", true), ("thread", false)] {
+        let flags = ["-O1", "-pthread", &format!("-fsanitize={sanitizer}")];
+        let ways = compile("ways", &format!("ways-{sanitizer}-{}", std::process::id()), &flags);
+        if !Command::new(&ways).output().unwrap().status.success() {
+            skip(format!("-fsanitize={sanitizer} does not run here"));
+            continue;
+        }
+        for name in ["libdwell_preload.so", "libdwell_calls.so"] {
+            let preload = library(name).display().to_string();
+            let outcome = run_with(&ways, &[], &Config::default(), &preload).succeeded();
+            assert_eq!(!outcome.accounts.is_empty(), is_watched, "{sanitizer}, {name}");
+        }
+    }
 }
 
 #[test]

@@ -116,7 +116,7 @@ pub const MARKER: &CStr = c"dwell_library";
 /// Opens the table that the environment names, if any. Called by the library's constructor. If the process has several
 /// preloaded dwell libraries, only the first one continues.
 pub fn begin() {
-    if !is_first() {
+    if !is_first() || CHECKED.iter().any(|name| is_defined(name)) {
         return;
     }
     let open = |name| {
@@ -142,6 +142,15 @@ pub fn begin() {
     if (0..INHERITED).any(sys::is_tcp) {
         state.wake();
     }
+}
+
+/// Functions of programs that check what their threads do, and replace memcpy(3) by one that needs a thread of libc's: a poller
+/// would end them.
+const CHECKED: [&CStr; 3] = [c"__tsan_init", c"__msan_init", c"__hwasan_init"];
+
+fn is_defined(name: &CStr) -> bool {
+    // SAFETY: the name ends with a NUL.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
 }
 
 /// Returns true if no other dwell library precedes this one.

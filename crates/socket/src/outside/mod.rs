@@ -43,7 +43,7 @@ use crate::{
 pub use self::{
     census::{Census, PolledSocket},
     cgroup::Cgroup,
-    processes::{has_library, maps},
+    processes::{has_library, maps, uses_library},
     remote::remedy,
     survey::{Elsewhere, OtherNamespace, Selection, Survey},
     trial::{TrialError, trial},
@@ -410,7 +410,7 @@ impl Outside {
             }
             watched.in_dump = true;
             watched.remote = self.config.options.as_ref().and_then(|options| {
-                let mut is_spared = || *with_library.entry(owner.pid).or_insert_with(|| has_library(&maps(owner.pid)));
+                let mut is_spared = || *with_library.entry(owner.pid).or_insert_with(|| uses_library(&maps(owner.pid)));
                 (!self.config.spares_library || !is_spared()).then(|| Remote::new(options))
             });
             self.has_remotes |= watched.remote.is_some();

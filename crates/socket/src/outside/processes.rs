@@ -197,6 +197,12 @@ pub fn has_library(maps: &str) -> bool {
     maps.lines().any(|line| line.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("libdwell_")))
 }
 
+/// Returns true if the library in a process has opened dwell's table: then it sets the options of its connections.
+pub fn uses_library(maps: &str) -> bool {
+    const TABLE: &str = "/memfd:dwell";
+    has_library(maps) && maps.contains(TABLE)
+}
+
 /// Returns the memory mappings of a process; an empty text if they cannot be read.
 pub fn maps(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
@@ -311,6 +317,9 @@ mod tests {
         assert!(!has_library(&mapping("/home/user/libdwell/target/server")));
         assert!(!has_library(&mapping("/usr/lib/x86_64-linux-gnu/libdwell.so.0")), "it intercepts nothing");
         assert!(!has_library(&maps(process::id())));
+        let library = mapping("/usr/lib/dwell/libdwell_calls.so");
+        assert!(!uses_library(&library) && !uses_library(&mapping("/memfd:dwell (deleted)")));
+        assert!(uses_library(&format!("{library}\n{}", mapping("/memfd:dwell (deleted)"))));
     }
 
     #[test]

@@ -46,7 +46,19 @@ pub fn find(args: &Args) -> Result<Result<PathBuf, String>, Failure> {
 
 /// Returns the program's LD_PRELOAD: its former value, followed by this library.
 pub fn preload(library: &Path) -> (&'static str, OsString) {
-    (PRELOAD, joined(env::var_os(PRELOAD).as_deref(), library))
+    (PRELOAD, joined(env::var_os(PRELOAD).as_deref(), &for_glibc(library)))
+}
+
+/// Returns a path that leads to the library for glibc's loader, which replaces `$ORIGIN` by the program's folder, and to nothing for
+/// others: musl's would end a program for which it cannot resolve what a library needs, and goes on without one that it does not
+/// find.
+fn for_glibc(library: &Path) -> PathBuf {
+    /// No program is in a folder that is deeper.
+    const DEPTH: usize = 64;
+    let mut path = OsString::from("$ORIGIN");
+    path.push("/..".repeat(DEPTH));
+    path.push(library);
+    path.into()
 }
 
 fn joined(before: Option<&OsStr>, library: &Path) -> OsString {
@@ -69,5 +81,13 @@ mod tests {
         assert_eq!(joined(None, library), "/lib/libdwell_preload.so");
         assert_eq!(joined(Some(OsStr::new("")), library), "/lib/libdwell_preload.so");
         assert_eq!(joined(Some(OsStr::new("/lib/libasan.so")), library), "/lib/libasan.so:/lib/libdwell_preload.so");
+    }
+
+    #[test]
+    fn a_loader_that_replaces_nothing_finds_nothing() {
+        let library = for_glibc(Path::new("/proc/self/exe"));
+        assert!(!library.exists());
+        let folder = library.to_str().unwrap().replace("$ORIGIN", "/proc/self/fd");
+        assert!(Path::new(&folder).exists());
     }
 }

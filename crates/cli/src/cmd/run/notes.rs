@@ -12,7 +12,7 @@ use dwell_engine::{
 };
 use dwell_records::{Socket, counted};
 use dwell_socket::{
-    outside::{has_library, maps, remedy},
+    outside::{has_library, maps, remedy, uses_library},
     table::SocketOption,
 };
 
@@ -134,12 +134,13 @@ impl Notes {
                 continue;
             }
             if let Some(name) = self.outside.name(pid) {
-                let how = match (self.sets_options, self.sets_outside && !has_library) {
+                let is_served = uses_library(&maps);
+                let how = match (self.sets_options, self.sets_outside && !is_served) {
                     (false, _) => "measured from outside",
                     (true, true) => "measured, and their options set, from outside",
                     (true, false) => "measured from outside, and no options are set on them",
                 };
-                let why = why_outside(has_library, maps.contains(TABLE));
+                let why = why_outside(has_library, is_served);
                 printer.note(&format!("connections of {name} (process {pid}) are {how}, because {why}"));
             }
         }
@@ -157,7 +158,8 @@ impl Notes {
             printer.note(
                 "no program could use libdwell: connections were measured from outside. Use the \
                  library of the same version as dwell, and a dwell without file capabilities \
-                 (setcap), because they keep programs from loading it",
+                 (setcap), because they keep programs from loading it. One that was built with -fsanitize=thread or \
+                 memory cannot use it",
             );
         }
         let lines = [
@@ -226,22 +228,20 @@ impl Inaccessible {
 }
 
 /// Returns why the library of a process does not measure its connections.
-fn why_outside(has_library: bool, has_table: bool) -> &'static str {
-    match (has_library, has_table) {
+fn why_outside(has_library: bool, is_served: bool) -> &'static str {
+    match (has_library, is_served) {
         (false, _) => {
             "they were not made through libdwell: the program is linked statically, setuid, or started without \
              LD_PRELOAD"
         }
         (true, false) => {
             "its libdwell cannot open dwell's table: it runs as another user, and the program that started it has \
-             closed the inherited descriptor, or it has a libdwell of another version"
+             closed the inherited descriptor, it has a libdwell of another version, or it was built with \
+             -fsanitize=thread or memory"
         }
         (true, true) => "they were not made by calls of the C library, or were inherited",
     }
 }
-
-/// The memory that the library shares with dwell, in `/proc/PID/maps`.
-const TABLE: &str = "/memfd:dwell";
 
 #[cfg(test)]
 mod tests {
