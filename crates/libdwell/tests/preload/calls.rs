@@ -44,6 +44,13 @@ fn messages_of_threads_that_share_a_connection_stay_whole() {
 }
 
 #[test]
+fn signals_and_timeouts_end_a_write_in_pieces_as_they_end_a_whole_one() {
+    let config = Config { controller: Some(ControllerKind::Lowat), ..Config::default() };
+    let outcome = run("limits", &[], &config);
+    assert!(outcome.socket("second").setting.piece_bytes.is_some(), "its writes were not cut");
+}
+
+#[test]
 fn a_connection_that_replaces_another_at_its_socket_has_delays_of_its_own() {
     let config = Config { estimator: Estimator::Paper, ..Config::default() };
     let library = library("libdwell_calls.so").display().to_string();

@@ -72,6 +72,20 @@ pub fn set_send_buffer(fd: i32, bytes: u32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes.to_ne_bytes())
 }
 
+/// Reads `SO_SNDTIMEO`, how long a write waits for room. `None` if it waits for ever.
+pub fn send_timeout_ns(fd: i32) -> Option<u64> {
+    let [seconds, micros] = option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, [0_u64; 2]).ok()?;
+    let ns = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
+    (ns > 0).then_some(ns)
+}
+
+/// Returns true if calls at the descriptor wait for nothing (O_NONBLOCK).
+pub fn is_nonblocking(fd: i32) -> bool {
+    // SAFETY: it takes no pointer.
+    let flags = unsafe { call(libc::SYS_fcntl, [fd as isize as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
+    flags.is_ok_and(|flags| flags & libc::O_NONBLOCK as usize != 0)
+}
+
 /// Sets `TCP_CONGESTION`; `name` is padded with zeroes.
 pub fn set_congestion(fd: i32, name: &[u8; 16]) -> Result<(), Errno> {
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(16);
@@ -105,7 +119,7 @@ fn option<T: Copy>(fd: i32, level: i32, name: i32, mut value: T) -> Result<T, Er
     let mut length = size_of::<T>() as libc::socklen_t;
     let to =
         [fd as isize as usize, level as usize, name as usize, (&raw mut value) as usize, (&raw mut length) as usize, 0];
-    // SAFETY: the callers' types are integers, for which all bytes are valid, and the kernel writes at most `length`
+    // SAFETY: the callers' types are integers or several of them, for which all bytes are valid, and the kernel writes at most `length`
     // bytes.
     unsafe { call(libc::SYS_getsockopt, to) }.map(|_| value)
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, c_int, iovec, msghdr, ssize_t};
+use libc::{MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, POLLOUT, c_int, iovec, msghdr, pollfd, ssize_t, timespec};
 
 use super::{super::mark::Order, errno, real};
 use crate::sys;
@@ -174,6 +174,10 @@ impl<'a> Pieces<'a> {
         let mut rest = Rest { parts, offset: 0 };
         rest.skip(0);
         let mut sent: ssize_t = 0;
+        let begun_ns = sys::monotonic_ns();
+        let mut patience = None;
+        // The kernel would wait for each piece anew, whatever has ended the wait for the call.
+        let mut has_waited = false;
         loop {
             let room = self.room();
             let mut piece = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS];
@@ -181,11 +185,21 @@ impl<'a> Pieces<'a> {
             if length == 0 {
                 return Some(sent);
             }
-            let flags = if length == room { flags | MSG_EOR } else { flags };
+            let end = if length == room { MSG_EOR } else { 0 };
+            let is_trial = sent > 0 && !has_waited && flags & MSG_DONTWAIT == 0;
+            let wait = if is_trial { MSG_DONTWAIT } else { 0 };
             // SAFETY: the parts are within those of the caller.
-            let now = unsafe { sendmsg(fd, &piece[..count], flags) };
+            let now = unsafe { sendmsg(fd, &piece[..count], flags | end | wait) };
             let Ok(taken) = usize::try_from(now) else {
                 return match errno() {
+                    libc::EAGAIN if is_trial => {
+                        let patience = patience.get_or_insert_with(|| Patience::of(fd, begun_ns));
+                        has_waited = patience.waits_for_room(fd);
+                        if has_waited {
+                            continue;
+                        }
+                        Some(sent)
+                    }
                     libc::EOPNOTSUPP | libc::EINVAL if sent == 0 => None,
                     libc::EAGAIN
                     | libc::EINTR
@@ -205,11 +219,45 @@ impl<'a> Pieces<'a> {
             };
             self.add(taken, taken == room);
             sent += now;
-            if taken < length {
+            rest.skip(taken);
+            if taken < length && !is_trial {
                 return Some(sent);
             }
-            rest.skip(taken);
+            has_waited = false;
         }
+    }
+}
+
+/// For how long a call waits.
+enum Patience {
+    /// The socket is one whose calls do not wait.
+    None,
+    /// Until then, or as long as it takes.
+    Until(Option<u64>),
+}
+
+impl Patience {
+    /// That of a call that began at this time.
+    fn of(fd: c_int, begun_ns: u64) -> Patience {
+        match sys::is_nonblocking(fd) {
+            true => Patience::None,
+            false => Patience::Until(sys::send_timeout_ns(fd).map(|limit_ns| begun_ns.saturating_add(limit_ns))),
+        }
+    }
+
+    /// Waits for room in the send buffer, or for the end of the connection. Returns false if a signal came, or if the time is over.
+    fn waits_for_room(&self, fd: c_int) -> bool {
+        let &Patience::Until(end_ns) = self else {
+            return false;
+        };
+        let left = end_ns.map(|end_ns| {
+            let left_ns = end_ns.saturating_sub(sys::monotonic_ns());
+            timespec { tv_sec: (left_ns / 1_000_000_000) as _, tv_nsec: (left_ns % 1_000_000_000) as _ }
+        });
+        let mut polled = pollfd { fd, events: POLLOUT, revents: 0 };
+        let time = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: it reads one time, if any, and reads and writes one descriptor.
+        unsafe { real::ppoll(&raw mut polled, 1, time, std::ptr::null()) == 1 }
     }
 }
 

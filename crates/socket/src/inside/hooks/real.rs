@@ -11,8 +11,8 @@ use std::{
 };
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_ulong, gid_t, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
-    uid_t,
+    c_char, c_int, c_long, c_uint, c_ulong, gid_t, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, uid_t,
 };
 
 use super::set_errno;
@@ -95,6 +95,7 @@ next! {
     SYS_readv readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     SYS_recvmsg recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     SYS_recvfrom recvfrom(fd: c_int, bytes: *mut c_void, count: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
+    SYS_ppoll ppoll(fds: *mut pollfd, count: nfds_t, time: *const timespec, mask: *const sigset_t) -> c_int;
     SYS_setuid setuid(user: uid_t) -> c_int;
     SYS_setreuid setreuid(real: uid_t, effective: uid_t) -> c_int;
     SYS_setresuid setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
