@@ -112,7 +112,7 @@ impl Adjuster {
     }
 
     fn lowat(&mut self, fd: i32, bytes: u32) -> Outcome {
-        if sys::notsent_lowat(fd) != Some(self.applied.notsent_lowat.unwrap_or(0)) {
+        if self.applied.notsent_lowat.unwrap_or(0) != sys::notsent_lowat(fd).map_or(u32::MAX, unlimited_is_unset) {
             return Outcome::SetByProgram;
         }
         match sys::set_notsent_lowat(fd, bytes) {
@@ -155,6 +155,12 @@ impl Builtin {
             Some(ControllerKind::Element) => Builtin::Element(Element::new(config.target_ns, config.wireless)),
         }
     }
+}
+
+/// The kernel gives the greatest limit to connections that a socket of MPTCP has accepted, as those of Go servers are: it is
+/// none.
+fn unlimited_is_unset(bytes: u32) -> u32 {
+    if bytes == u32::MAX { 0 } else { bytes }
 }
 
 enum Outcome {
@@ -205,5 +211,16 @@ mod tests {
         assert_eq!(sys::notsent_lowat(fd), Some(6000));
         // SAFETY: no copy is in use.
         unsafe { table.release() };
+    }
+
+    #[test]
+    fn a_connection_without_a_limit_is_not_the_programs() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = stream.as_raw_fd();
+        sys::set_notsent_lowat(fd, u32::MAX).unwrap();
+        let mut adjuster = Adjuster::new(&RawConfig::new(&Config::default()).unwrap());
+        let outcome = adjuster.lowat(fd, 5000);
+        assert!(matches!(outcome, Outcome::Applied) && sys::notsent_lowat(fd) == Some(5000));
     }
 }
