@@ -47,6 +47,7 @@ mod run;
 mod run_attached;
 mod run_cgroup;
 mod run_live;
+mod run_rights;
 mod schema;
 mod sim;
 mod stack;

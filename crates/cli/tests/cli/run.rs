@@ -29,7 +29,7 @@ use crate::{
 const MS: u64 = 1_000_000;
 
 /// More than the buffers of both ends hold.
-const MUCH: usize = 24 << 20;
+pub const MUCH: usize = 24 << 20;
 
 #[test]
 fn output_input_and_exit_status_pass_through() {
@@ -366,35 +366,6 @@ fn a_static_program_gets_its_options_from_outside() {
 }
 
 #[test]
-fn root_a_program_that_becomes_another_user_is_measured_inside() {
-    if skipped() {
-        return;
-    }
-    // The other user must be able to reach the program and the library.
-    let folder = TempDir::new().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = talk(&folder, &[]);
-    let library = folder.path().join("libdwell_calls.so");
-    fs::copy(Path::new(DWELL).with_file_name("deps/libdwell_calls.so"), &library).unwrap();
-    let (port, server) = serve(|mut stream| {
-        thread::sleep(Duration::from_millis(300));
-        drain(&mut stream);
-    });
-    let figures = folder.path().join("figures");
-    let mut command = Command::new(DWELL);
-    command.args(["run", "--minimize", "--format", "jsonl", "--interval", "50ms", "--write"]);
-    command.arg(&figures).arg("--library").arg(&library);
-    command.args(["--", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    command.arg(&program).args(["127.0.0.1", &port.to_string(), &MUCH.to_string(), "0"]);
-    let run = run(&mut command, b"");
-    server.join().unwrap();
-    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
-    let records = of_port(&figures, "run.socket", port);
-    assert!(!records.is_empty() && records.iter().all(|record| record["viewpoint"] == "inside"), "{records:#?}");
-    assert!(records.iter().any(|record| record["notsent_lowat"].is_u64()), "{records:#?}");
-}
-
-#[test]
 fn minimize_is_advised_for_static_programs_too() {
     let folder = TempDir::new().unwrap();
     for flags in [&[][..], &["-static"]] {
@@ -558,7 +529,7 @@ pub fn serve(talk: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<
     (port, thread)
 }
 
-fn drain(stream: &mut TcpStream) {
+pub fn drain(stream: &mut TcpStream) {
     let mut buffer = vec![0; 64 << 10];
     while stream.read(&mut buffer).is_ok_and(|length| length > 0) {}
 }

@@ -138,9 +138,10 @@ impl Adjuster {
     }
 }
 
-/// Sets the congestion control of a newly found socket, if the configuration names one.
+/// Sets the congestion control of a newly found socket, if the configuration names one and it has another.
 pub fn set_congestion(fd: i32, config: &RawConfig, refusals: &dyn Refusals) {
     if config.congestion != [0; 16]
+        && sys::congestion(fd) != Some(config.congestion)
         && let Err(why) = sys::set_congestion(fd, &config.congestion)
     {
         refusals.refused(SocketOption::Congestion, why);

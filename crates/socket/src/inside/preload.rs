@@ -204,6 +204,11 @@ impl State {
         if !sys::is_tcp(fd) {
             return;
         }
+        // This thread may choose what only an administrator may, if the program is one; the poller may not.
+        let congestion = table().config().congestion;
+        if congestion != [0; 16] {
+            let _ = sys::set_congestion(fd, &congestion);
+        }
         let mark = self.mark_of(fd);
         let before = mark.map_or(0, |mark| Mark::begin(mark, opening));
         // A program whose connect(2) was in progress calls it again to learn the result.
