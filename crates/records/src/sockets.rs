@@ -392,12 +392,14 @@ impl SocketTotal {
         acked.unwrap_or(0).saturating_add(received.unwrap_or(0))
     }
 
-    /// Returns the shares of the time of bytes, both directions together; `None` without bytes.
+    /// Returns the shares of the time of bytes, both directions together; `None` without bytes, or if it is unknown of most of them how
+    /// long they waited in this host.
     pub fn shares(&self) -> Option<Shares> {
         let network = self.network.ns_bytes / 2.0;
         let whole = self.sender.ns_bytes + network + self.receiver.ns_bytes;
         let bytes = self.bytes();
-        (bytes > 0 && whole > 0.0).then(|| Shares {
+        let known = self.sender.bytes.saturating_add(self.receiver.bytes);
+        (bytes > 0 && whole > 0.0 && known >= bytes / 2).then(|| Shares {
             sender: self.sender.ns_bytes / whole,
             network: network / whole,
             receiver: self.receiver.ns_bytes / whole,
@@ -423,6 +425,15 @@ fn add(to: &mut Option<u64>, more: Option<u64>) {
 mod tests {
     use super::*;
     use crate::formats::samples::{socket, socket_idle};
+
+    #[test]
+    fn a_wait_that_is_unknown_is_no_share_of_nothing() {
+        let mut unknown = socket();
+        unknown.account.totals.sender = Sum::default();
+        let mut summary = SocketSummary::new(10);
+        summary.add(1_000_000_000, 1_000_000_000, &unknown);
+        assert!(summary.all().bytes() > 0 && summary.all().shares().is_none());
+    }
 
     #[test]
     fn the_time_of_bytes_is_shared_by_the_places_where_they_are() {

@@ -111,9 +111,18 @@ pub struct Meter {
     estimator: Estimator,
     sender: Side,
     receiver: Side,
+    /// How long the kernel had data that was not acknowledged, as of the last poll.
+    busy_us: Option<u64>,
     first: Option<Counts>,
     totals: Totals,
 }
+
+/// A byte that was written and left between two polls counts as having left at once if it cannot have waited for longer than
+/// this: the error that a delay may have. Otherwise its delay is unknown.
+const VAGUE_NS: u64 = 40_000_000;
+
+/// The greatest tick of a kernel, by which it measures how long it was busy.
+const TICK_US: u64 = 10_000;
 
 /// The byte counts of one poll.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,7 +135,8 @@ struct Counts {
 impl Meter {
     /// Creates a meter with this estimator. It falls back to `Paper` if the kernel does not report enough.
     pub fn new(estimator: Estimator) -> Meter {
-        Meter { estimator, sender: Side::default(), receiver: Side::default(), first: None, totals: Totals::default() }
+        let (sender, receiver) = (Side::default(), Side::default());
+        Meter { estimator, sender, receiver, busy_us: None, first: None, totals: Totals::default() }
     }
 
     /// Returns the estimator in use, which differs from the requested one after a fallback.
@@ -150,7 +160,10 @@ impl Meter {
             Estimator::Exact => (exact_sender(reading), exact_receiver(reading)),
             Estimator::Paper => (paper_sender(reading), paper_receiver(reading)),
         };
-        let polled = [self.sender.step(reading.time_ns, sender), self.receiver.step(reading.time_ns, receiver)];
+        let sent = self.sender.step(reading.time_ns, sender);
+        let sent = sent.filter(|delay| delay.ns > 0 || self.unsent_at_most_ns(delay, reading) <= VAGUE_NS);
+        self.busy_us = reading.info.busy_us;
+        let polled = [sent, self.receiver.step(reading.time_ns, receiver)];
         let called = match (self.estimator, calls) {
             (Estimator::Paper, Some(calls)) => calls.observe(reading),
             _ => [None; 2],
@@ -167,6 +180,17 @@ impl Meter {
         self.totals.acked_bytes = counts.acked.saturating_sub(first.acked);
         self.totals.received_bytes = counts.received.saturating_sub(first.received);
         Delays { sender: sender_delay, receiver: receiver_delay }
+    }
+
+    /// Returns for how long a byte can have been unsent that was written and left since the last poll. The kernel is busy from
+    /// the write to the acknowledgement: not for longer than it was, and for a round trip after the last byte has left.
+    fn unsent_at_most_ns(&self, delay: &Delay, reading: &Reading) -> u64 {
+        let info = &reading.info;
+        let busy_us = info.busy_us.zip(self.busy_us).and_then(|(now, before)| now.checked_sub(before));
+        let since_last_us = u64::from(info.last_data_sent_ms) * 1_000;
+        let in_flight_us = since_last_us.min(info.min_rtt_us.unwrap_or_default().into());
+        let unsent_us = busy_us.map(|busy_us| (busy_us + TICK_US).saturating_sub(in_flight_us));
+        unsent_us.map_or(delay.most_ns, |unsent_us| delay.most_ns.min(unsent_us.saturating_mul(1_000)))
     }
 
     /// Returns the age of the oldest byte that has not left. `None` if no byte waits, or if its age is unknown.

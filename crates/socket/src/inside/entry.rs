@@ -386,6 +386,7 @@ fn before_first_byte(time_ns: u64, origin: Origin, like: &TcpInfo) -> Reading {
         notsent_bytes: like.notsent_bytes.map(|_| 0),
         bytes_sent: like.bytes_sent.map(|_| 0),
         bytes_retransmitted: like.bytes_retransmitted.map(|_| 0),
+        busy_us: like.busy_us.map(|_| 0),
         ..TcpInfo::default()
     };
     Reading { time_ns, info, unacknowledged: Some(0), readable: None }

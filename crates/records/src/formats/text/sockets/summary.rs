@@ -14,6 +14,8 @@ const SHORT_NS: u64 = 1_000_000;
 const LATE_NS: u64 = 30_000_000;
 /// Fewer waits than this say nothing.
 const FEW: u64 = 5;
+/// A wait between two polls counts as none if it cannot have been longer than this.
+const UNSEEN_NS: u64 = 40_000_000;
 
 /// Writes a table with one line per connection, busiest first, and one for all, and then where the time goes.
 pub fn write(end: &SocketEnd<'_>, source: &Source, colour: Colour, out: &mut Vec<u8>) {
@@ -104,7 +106,7 @@ fn sentence(total: &SocketTotal, end: &SocketEnd<'_>) -> Option<String> {
     let shares = total.shares()?;
     let short_ns = end.look_ns.max(SHORT_NS);
     if shares.whole_ns < short_ns {
-        let short = latency(Some(short_ns));
+        let short = latency(Some(short_ns + UNSEEN_NS));
         return Some(format!("Nothing waits long: a byte takes less than {short}."));
     }
     let whole = latency(Some(shares.whole_ns));
@@ -222,7 +224,7 @@ mod tests {
             let text = written(Text::default(), &[socket], TRY);
             text.lines().skip(3).collect::<String>()
         };
-        assert_eq!(said(waiting(4_000_000)), "Nothing waits long: a byte takes less than 10.0 ms.");
+        assert_eq!(said(waiting(4_000_000)), "Nothing waits long: a byte takes less than 50.0 ms.");
         assert_eq!(said(waiting(9_900_000)), "");
         let words = said(waiting(20_000_000));
         assert!(words.ends_with("in this host's send buffer."), "{words}");
