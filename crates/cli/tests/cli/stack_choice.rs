@@ -114,3 +114,12 @@ fn root_a_budget_that_packets_alone_exceed_is_kept_by_resting() {
     assert_eq!(run.status, Some(0), "{run}");
     assert!(run.stderr.contains("for 1 % of the time"), "{run}");
 }
+
+#[test]
+fn root_a_duration_of_one_interval_is_one_table() {
+    if skipped() {
+        return;
+    }
+    let run = dwell(&["stack", "--port", "1", "--format", "jsonl", "--duration", "300ms", "--interval", "300ms"]);
+    assert_eq!((run.status, objects_of(&run, "stack.status").len()), (Some(0), 1), "{run}");
+}

@@ -94,13 +94,18 @@ impl Monitor {
         })
     }
 
-    /// Reports to the observer until `is_stopped`. The interval that is under way then is not reported.
+    /// Reports to the observer until `is_stopped`, which the run begins with. The interval that is under way then is not reported,
+    /// nor is one that ends then: [`Monitor::end_interval`] does.
     pub fn run<O: Observer>(
         &mut self,
         interval: Duration,
         is_stopped: impl Fn() -> bool,
         observer: &mut O,
     ) -> Result<(), O::Error> {
+        if is_stopped() {
+            return Ok(());
+        }
+        self.start = Instant::now();
         while !is_stopped() {
             let left = interval.saturating_sub(self.start.elapsed());
             thread::sleep(POLL.min(left));
@@ -108,7 +113,7 @@ impl Monitor {
             if let Some(budget) = &mut self.budget {
                 budget.poll(&mut self.probe)?;
             }
-            if self.start.elapsed() >= interval {
+            if self.start.elapsed() >= interval && !is_stopped() {
                 self.end_interval(observer)?;
             }
         }

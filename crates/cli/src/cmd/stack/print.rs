@@ -257,10 +257,12 @@ fn segments(name: Option<&str>) -> Vec<(Option<String>, Vec<Segment>)> {
 
 /// Describes the bytes that are in no segment: one line per reason.
 fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
+    // Bytes that lose their slot to others reach the driver without a first stamp.
+    let unbegun = counters.get(Counter::TxUnbegun).saturating_sub(counters.get(Counter::TxDisplaced));
     let reasons = [
         (
-            counters.get(Counter::TxUnbegun),
-            "sent without a first stamp, left out: they were written before the run began",
+            unbegun,
+            "sent without a first stamp, left out: they were written before the run began, or by way of Multipath TCP",
         ),
         (
             counters.get(Counter::RxUnbegun),
@@ -316,4 +318,23 @@ fn describe(counters: &Counters, unreadable_passages: u64) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::abi::{DWELL_STACK_COUNTERS, dwell_stack_counters};
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_lost_their_slot_were_not_written_before_the_run() {
+        for (unbegun, said) in [(7, 1), (9, 2)] {
+            let mut core = dwell_stack_counters { value: [0; DWELL_STACK_COUNTERS as usize] };
+            core.value[Counter::TxUnbegun as usize] = unbegun;
+            core.value[Counter::TxDisplaced as usize] = 7;
+            let lines = describe(&Counters::sum([&core]), 0);
+            assert_eq!(lines.len(), said, "{lines:?}");
+            assert_eq!(lines[0].starts_with("2 bytes sent without a first stamp"), said == 2, "{lines:?}");
+        }
+    }
 }
