@@ -96,7 +96,8 @@ pub fn single_use(
 }
 
 /// Accepts a connection so that 0-RTT data can be read as it arrives. The returned future resolves when the handshake is
-/// complete; [`quinn::RecvStream::is_0rtt`] identifies the streams that carry 0-RTT data.
+/// complete. Its value means nothing at a server, and may be false although 0-RTT was accepted:
+/// [`quinn::RecvStream::is_0rtt`] identifies the streams that carry 0-RTT data.
 ///
 /// This waits for the client's first message. Without that, `Connecting::into_0rtt` returns a connection that does not
 /// know the client's limits yet, and streams that the server opens on it may wait forever.
