@@ -1,6 +1,7 @@
 //! Scenarios: what to simulate, read from a TOML file.
 
 use std::{
+    fmt::Debug,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -377,7 +378,7 @@ impl Scenario {
     ///
     /// [`ScenarioError::Range`] for the first value that is out of its range.
     pub fn check(&self) -> Result<(), ScenarioError> {
-        fn require<T: std::fmt::Debug>(
+        fn require<T: Debug>(
             key: &'static str,
             value: T,
             is_valid: bool,
@@ -426,16 +427,17 @@ impl Scenario {
         let lifetime = zero.load_lifetime;
         let is_lifetime = lifetime.is_zero() || OverloadConfig::STALE.contains(&lifetime);
         require("zero_rtt.load_lifetime", lifetime, is_lifetime, "0, or 1s to 24h")?;
-        self.trace.check(require, |key, gap: Duration| {
-            require(key, gap, !gap.is_zero() && gap <= minute, "above 0, up to 1m")
-        })
+        self.trace.check(
+            |key, value, is_valid, range| require(key, value, is_valid, range),
+            |key, gap| require(key, gap, !gap.is_zero() && gap <= minute, "above 0, up to 1m"),
+        )
     }
 }
 
 impl TraceConfig {
     fn check(
         &self,
-        require: impl Fn(&'static str, f64, bool, &'static str) -> Result<(), ScenarioError>,
+        require: impl Fn(&'static str, &dyn Debug, bool, &'static str) -> Result<(), ScenarioError>,
         gap: impl Fn(&'static str, Duration) -> Result<(), ScenarioError>,
     ) -> Result<(), ScenarioError> {
         match self {
@@ -451,19 +453,19 @@ impl TraceConfig {
                 same_length: _,
             } => {
                 let most = 1 << 24;
-                require("trace.clients", f64::from(*clients), (1..=most).contains(clients), "1 to 2^24")?;
-                require("trace.connections", *connections as f64, (1..=1 << 32).contains(connections), "1 to 2^32")?;
+                require("trace.clients", clients, (1..=most).contains(clients), "1 to 2^24")?;
+                require("trace.connections", connections, (1..=1 << 32).contains(connections), "1 to 2^32")?;
                 gap("trace.packet_gap", *packet_gap)?;
                 gap("trace.connection_gap", *connection_gap)?;
                 let is_skew = |skew: &f64| (0.0..=10.0).contains(skew);
-                require("trace.length_skew", *length_skew, is_skew(length_skew), "0 to 10")?;
-                require("trace.longest", f64::from(*longest), (1..=LONGEST_CONNECTION).contains(longest), "1 to 2^20")?;
-                require("trace.client_skew", *client_skew, is_skew(client_skew), "0 to 10")?;
+                require("trace.length_skew", length_skew, is_skew(length_skew), "0 to 10")?;
+                require("trace.longest", longest, (1..=LONGEST_CONNECTION).contains(longest), "1 to 2^20")?;
+                require("trace.client_skew", client_skew, is_skew(client_skew), "0 to 10")?;
                 let part = short_part.unwrap_or(0.0);
-                require("trace.short_part", part, (0.0..=1.0).contains(&part), "0 to 1")
+                require("trace.short_part", &part, (0.0..=1.0).contains(&part), "0 to 1")
             }
             TraceConfig::Csv { connection_gap, .. } => gap("trace.connection_gap", *connection_gap),
-            TraceConfig::Capture { port, .. } => require("trace.port", f64::from(*port), *port > 0, "1 to 65535"),
+            TraceConfig::Capture { port, .. } => require("trace.port", port, *port > 0, "1 to 65535"),
         }
     }
 }

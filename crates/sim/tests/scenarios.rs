@@ -69,7 +69,8 @@ fn errors_name_the_key_and_its_range() {
             "the scenario's zero_rtt.alpha is 60.0; it may be 0 to 1000, and times the mean round trip up to 1h",
         ),
         ("[zero_rtt]\npercentile = nan", "the scenario's zero_rtt.percentile is NaN; it may be 0 to 1"),
-        ("[trace]\nkind = \"synthetic\"\nlongest = 0", "the scenario's trace.longest is 0.0; it may be 1 to 2^20"),
+        ("[trace]\nkind = \"synthetic\"\nlongest = 0", "the scenario's trace.longest is 0; it may be 1 to 2^20"),
+        ("[trace]\nkind = \"capture\"\npath = \"x\"\nport = 0", "the scenario's trace.port is 0; it may be 1 to 65535"),
         ("[trace]\nkind = \"csv\"", "missing field `path`"),
     ] {
         let error = read(folder.path(), text).unwrap_err();
