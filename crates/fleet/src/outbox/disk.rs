@@ -266,6 +266,21 @@ impl Disk {
         }
     }
 
+    /// Notes that batches through this number were confirmed, in the segment that had the last of them, unless it is gone: what
+    /// stays in it must not be sent again, least of all to another collector. Where that cannot be written, only the same
+    /// collector knows what it has.
+    pub(super) fn confirm(&mut self, segment: &Arc<Segment>, through: u64) {
+        if segment.is_empty() {
+            return;
+        }
+        let active = self.active.as_ref().filter(|(active, _)| Arc::ptr_eq(active, segment));
+        let noted = match active {
+            Some((_, file)) => segment.confirm(file, through),
+            None => segment.open().and_then(|file| segment.confirm(&file, through)),
+        };
+        self.bytes += noted.unwrap_or(0);
+    }
+
     /// Bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

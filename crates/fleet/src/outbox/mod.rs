@@ -7,7 +7,7 @@ mod segment;
 use std::{
     collections::VecDeque,
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -215,9 +215,17 @@ impl Outbox {
             state.confirmed = state.confirmed.max(through.min(state.last));
             state.in_doubt = None;
         }
+        // A weak reference does not keep a segment whose last batch leaves.
+        let mut last = Weak::new();
         while state.queue.front().is_some_and(|entry| *entry.run == *run && entry.number <= through) {
             let entry = state.queue.pop_front().expect("it was just seen");
+            if let Some(segment) = entry.segment() {
+                last = Arc::downgrade(segment);
+            }
             state.remove(entry.what);
+        }
+        if let (Some(segment), Some(disk)) = (last.upgrade(), &mut state.disk) {
+            disk.confirm(&segment, through);
         }
         drop(state);
         self.changed.notify_all();
@@ -443,8 +451,12 @@ impl Entry {
     }
 
     fn is_on_disk(&self) -> bool {
+        self.segment().is_some()
+    }
+
+    fn segment(&self) -> Option<&Arc<Segment>> {
         match &self.what {
-            Queued::Batch { segment, .. } | Queued::Lost(_, segment) => segment.is_some(),
+            Queued::Batch { segment, .. } | Queued::Lost(_, segment) => segment.as_ref(),
         }
     }
 

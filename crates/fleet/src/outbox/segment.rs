@@ -1,7 +1,8 @@
 //! A file with batches of one run: a header, and then records that are appended.
 //!
 //! Each record, the header too, is the length of its body in four bytes, the first eight bytes of the body's SHA-256, and
-//! the body. So a record that was cut off, or is not ours, is recognized.
+//! the body. So a record that was cut off, or is not ours, is recognized. A record without content says that batches were
+//! confirmed, through its number.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -76,7 +77,9 @@ impl Segment {
         Ok((Segment { path, bytes: bytes.into(), header_bytes: bytes }, file))
     }
 
-    /// Reads a file that an earlier run has left. Calls `each` with each batch, its number, and when it was made.
+    /// Reads a file that an earlier run has left. Calls `each` with each batch that was not confirmed, its number, when it was
+    /// made, and the number through which batches of the run were confirmed. What cannot be read at the end is cut off, so that
+    /// more can follow.
     pub(super) fn read(
         path: PathBuf,
         mut each: impl FnMut(&Arc<Segment>, &Arc<Run>, u64, Record<'_>),
@@ -98,15 +101,25 @@ impl Segment {
         let run = Arc::new(Run { id: run, boot });
         let header_bytes = (HEAD_BYTES + body.len()) as u64;
         let segment = Arc::new(Segment { path, bytes: length.into(), header_bytes });
-        let mut read = header_bytes;
+        let (mut read, mut bodies) = (header_bytes, Vec::new());
         while let Some(body) = next_record(&mut file)? {
-            let Ok(record) = postcard::from_bytes::<Record<'_>>(&body) else {
+            if postcard::from_bytes::<Record<'_>>(&body).is_err() {
                 break;
-            };
+            }
             read += (HEAD_BYTES + body.len()) as u64;
-            each(&segment, &run, confirmed, record);
+            bodies.push(body);
         }
-        Ok(SegmentFile::Read(segment, length.saturating_sub(read)))
+        let records = || bodies.iter().filter_map(|body| postcard::from_bytes::<Record<'_>>(body).ok());
+        let confirmed_here = records().filter(|(_, _, content)| content.is_empty()).map(|(through, ..)| through).max();
+        let through = confirmed_here.unwrap_or(0);
+        for record in records().filter(|(number, _, content)| *number > through && !content.is_empty()) {
+            each(&segment, &run, through.max(confirmed), record);
+        }
+        let rest = length.saturating_sub(read);
+        if rest > 0 && OpenOptions::new().write(true).open(&segment.path)?.set_len(read).is_ok() {
+            segment.bytes.store(read, Ordering::Relaxed);
+        }
+        Ok(SegmentFile::Read(segment, rest))
     }
 
     /// Appends a batch; returns the bytes that it takes.
@@ -117,6 +130,24 @@ impl Segment {
         let bytes = record.len() as u64;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    /// Notes that batches through this number were confirmed; returns the bytes that this takes. If it cannot be written, the file
+    /// stays as it is.
+    pub(super) fn confirm(&self, file: &File, through: u64) -> io::Result<u64> {
+        self.append(file, (through, 0, &[])).inspect_err(|_| {
+            let _ = file.set_len(self.bytes());
+        })
+    }
+
+    /// Whether no record is in the file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes() <= self.header_bytes
+    }
+
+    /// Opens the file to append to it.
+    pub(super) fn open(&self) -> io::Result<File> {
+        OpenOptions::new().append(true).open(&self.path)
     }
 
     /// Removes all batches from the file; returns the bytes that it had.

@@ -140,7 +140,7 @@ fn what_a_run_leaves_on_disk_is_sent_by_the_next_before_its_own() {
     let outbox = Outbox::new(100_000, &hello(3));
     outbox.keep_in(folder.path()).unwrap();
     outbox.push(content(10));
-    for (run, numbers) in [(1, vec![1, 2, 3]), (2, vec![1, 2, 3]), (3, vec![1])] {
+    for (run, numbers) in [(1, vec![2, 3]), (2, vec![1, 2, 3]), (3, vec![1])] {
         let (next, _) = outbox.next_run();
         assert_eq!((next.id, next.boot.as_str()), ([run; 16], format!("boot {run}").as_str()));
         assert_eq!(outbox.is_live(&next), run == 3);
@@ -154,6 +154,55 @@ fn what_a_run_leaves_on_disk_is_sent_by_the_next_before_its_own() {
     }
     assert_eq!(outbox.backlog().batches, 0);
     assert_eq!(segments(folder.path()).len(), 1, "that of the live run");
+}
+
+/// The numbers that a run of `hello` finds in a folder, and the number through which the first run there was confirmed.
+fn found(folder: &Path, run: u8) -> (Vec<u64>, u64) {
+    let outbox = Outbox::new(100_000, &hello(run));
+    assert_eq!(outbox.keep_in(folder).unwrap(), Unread::default());
+    let numbers = outbox.state().queue.iter().map(|entry| entry.number).collect();
+    (numbers, outbox.next_run().1)
+}
+
+#[test]
+fn what_was_confirmed_is_not_sent_by_the_next_run_which_may_have_another_collector() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    outbox.keep_in(folder.path()).unwrap();
+    (0..5).for_each(|_| outbox.push(content(10)));
+    acknowledge(&outbox, 2);
+    drop(outbox);
+    // That of the run before this one is confirmed in part, and what was not is there still.
+    let outbox = Outbox::new(100_000, &hello(2));
+    outbox.keep_in(folder.path()).unwrap();
+    assert_eq!((next_number(&outbox), outbox.next_run().1), (Some(3), 2));
+    acknowledge(&outbox, 3);
+    drop(outbox);
+    assert_eq!(found(folder.path(), 3), (vec![4, 5], 3));
+    let outbox = Outbox::new(100_000, &hello(4));
+    outbox.keep_in(folder.path()).unwrap();
+    acknowledge(&outbox, 5);
+    (0..5).for_each(|_| outbox.push(content(10)));
+    acknowledge(&outbox, 5);
+    drop(outbox);
+    assert_eq!(found(folder.path(), 5).0, [] as [u64; 0]);
+}
+
+#[test]
+fn a_confirmation_can_follow_a_record_that_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = Outbox::new(100_000, &hello(1));
+    outbox.keep_in(folder.path()).unwrap();
+    (0..3).for_each(|_| outbox.push(content(10)));
+    drop(outbox);
+    let path = folder.path().join(&segments(folder.path())[0]);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+    let outbox = Outbox::new(100_000, &hello(2));
+    assert!(outbox.keep_in(folder.path()).unwrap().damaged > 0);
+    acknowledge(&outbox, 1);
+    drop(outbox);
+    assert_eq!(found(folder.path(), 3), (vec![2], 1));
 }
 
 #[test]
