@@ -41,7 +41,7 @@ impl From<dwell_collector::Error> for Failure {
             dwell_collector::Error::Store(error) => error.into(),
             dwell_collector::Error::Output(error) => error.into(),
             dwell_collector::Error::Fleet(error) => error.into(),
-            unwritten @ dwell_collector::Error::Unwritten(_) => Failure::new(Exit::Incomplete, unwritten),
+            incomplete @ dwell_collector::Error::Incomplete(_) => Failure::new(Exit::Incomplete, incomplete),
             waiting @ dwell_collector::Error::Waiting { .. } => Failure::new(Exit::Incomplete, waiting),
             error => Failure::new(Exit::Host, error),
         }

@@ -15,9 +15,9 @@ pub enum Error {
     /// The output of `--format` takes no more.
     #[error(transparent)]
     Output(#[from] SinkError),
-    /// Lines are missing in the file of `--write`, and all else was done.
+    /// Lines are missing in the file of `--write`, and perhaps rows wait too; all else was done.
     #[error("{0}")]
-    Unwritten(String),
+    Incomplete(String),
     /// The certificate of the store's server cannot be checked.
     #[error("cannot check the certificate of {server}: {source}")]
     Authorities {

@@ -137,13 +137,14 @@ fn run_within(
     // Agents that wait for an answer learn that there will be none.
     drop(jobs);
     drop(server);
-    match ended {
+    let ended = match ended {
         Err(error) if error.is_final() => Err(error),
         ended => {
             let finished = collector.finish(&refusals);
             ended.and(finished)
         }
-    }
+    };
+    collector.complete(ended)
 }
 
 fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {

@@ -321,11 +321,27 @@ impl Collector {
         self.report_until(settled_ns, now_ns + self.config.window_ns)?;
         self.stop_gray(now_ns)?;
         self.print_status(now_ns)?;
-        if let Some(forward) = &mut self.forward {
-            forward.finish(&mut self.store)?;
+        match &mut self.forward {
+            Some(forward) => forward.finish(&mut self.store),
+            None => Ok(()),
         }
+    }
+
+    /// Returns what a run ends with that would end like this: lines that are missing in the file of `--write` are an error, and
+    /// reported also beside another one.
+    pub fn complete(&self, ended: Result<(), Error>) -> Result<(), Error> {
         let missing = self.print.as_ref().and_then(|print| print.output.missing_lines());
-        missing.map_or(Ok(()), |missing| Err(Error::Unwritten(missing)))
+        match (missing, ended) {
+            (None, ended) => ended,
+            (Some(missing), Ok(())) => Err(Error::Incomplete(missing)),
+            (Some(missing), Err(waiting @ Error::Waiting { .. })) => {
+                Err(Error::Incomplete(format!("{missing}; {waiting}")))
+            }
+            (Some(missing), Err(error)) => {
+                log(missing);
+                Err(error)
+            }
+        }
     }
 
     /// Forwards waiting rows to the server, if there is one.

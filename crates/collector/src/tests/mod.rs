@@ -26,7 +26,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use self::clickhouse::ClickHouse;
-use crate::{Destination, Error, Options, descriptors, run_within};
+use crate::{Destination, Error, Options, Print, descriptors, run_within};
 
 /// A collector that forwards to a server, from a spool in a folder of its own.
 struct Running {
@@ -44,6 +44,10 @@ impl Running {
     }
 
     fn start_in(folder: TempDir, server: &ClickHouse, spool_bytes: u64) -> Running {
+        Running::start_printing(folder, server, spool_bytes, None)
+    }
+
+    fn start_printing(folder: TempDir, server: &ClickHouse, spool_bytes: u64, print: Option<Print>) -> Running {
         let key = folder.path().join("key");
         fs::write(&key, "k".repeat(50)).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
@@ -64,7 +68,7 @@ impl Running {
             clock_mode: ClockMode::Socket,
             agent_rate: 1 << 30,
             gray: None,
-            print: None,
+            print,
             registry: Some(Arc::clone(&registry)),
         };
         let stop = Stop::listen(None).unwrap();

@@ -1,6 +1,7 @@
 //! What a collector does while its server is away, refuses rows, or is slow.
 
 use std::{
+    fs::File,
     sync::atomic::{AtomicUsize, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -13,9 +14,10 @@ use dwell_fleet::{
     Event,
     wire::{Content, IntervalReport, SegmentReport},
 };
+use dwell_records::{Flush, Jsonl, Output, Sink, Source};
 use dwell_testbed::harness::eventually;
 
-use super::{Agent, ClickHouse, Running, counters};
+use super::{Agent, ClickHouse, Print, Running, counters};
 
 /// Names of the counters that have arrived, with their values, without those of the collector itself.
 fn arrived(server: &ClickHouse) -> Vec<(String, u64)> {
@@ -65,6 +67,25 @@ fn a_full_spool_takes_hellos_and_drains_by_itself() {
         assert!(!agent.events.try_iter().any(is_lost), "waiting costs no connection");
     }
     collector.end().1.unwrap();
+}
+
+#[test]
+fn lines_that_are_missing_are_named_also_where_rows_wait() {
+    let server = ClickHouse::start();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let sink = Sink::new("paths.jsonl", Box::new(full), Flush::Record).lasting(|_| {});
+    let print = Print { output: Output::new(Box::new(Jsonl::default()), sink, Source::default()), flows: false };
+    let collector = Running::start_printing(tempfile::tempdir().unwrap(), &server, 50_000, Some(print));
+    let agent = collector.agent("web", 1);
+    agent.wait_until_connected();
+    server.set_away(true);
+    agent.push(1, 1);
+    eventually("it is acknowledged", || agent.uplink.backlog().batches == 0);
+    drop(agent);
+    let ended = collector.end().1.unwrap_err().to_string();
+    for part in ["could not be written to paths.jsonl; ", "wait in the spool"] {
+        assert!(ended.contains(part), "{ended}");
+    }
 }
 
 /// A server whose profile says otherwise would answer before the rows are anywhere but in its memory, or on one server of many.
