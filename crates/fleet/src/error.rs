@@ -15,8 +15,13 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The file of a new key exists.
+    #[error("{} exists, and is not overwritten: move it away first, or delete it if no host needs its key", .0.display())]
+    KeyExists(PathBuf),
     /// Every user of this host can read the key.
-    #[error("every user of this host can read the key in {}: chmod 600 it, or make a new one with `dwell collect --new-key FILE`", path.display())]
+    #[error(
+        "every user of this host can read the key in {}: chmod 600 it; if others may have read it, make a new one with `dwell collect --new-key FILE`, or          `--new-agent NAME` for that of an agent", path.display()
+    )]
     KeyExposed {
         /// The file.
         path: PathBuf,

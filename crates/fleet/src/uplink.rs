@@ -481,7 +481,10 @@ fn describe(error: &FrameError) -> String {
     match tls {
         Some(InvalidCertificate(_)) => format!("the collector's key does not match ours ({io})"),
         Some(AlertReceived(_) | PeerIncompatible(_)) => {
-            format!("the collector does not accept our key: check that both sides have the same key ({io})")
+            format!(
+                "the collector does not accept our key or certificate ({io}): a key must be in its list of agents, or the same on \
+                 both sides; `dwell collect --new-agent NAME` makes another"
+            )
         }
         _ if io.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
         _ => io.to_string(),

@@ -470,7 +470,7 @@ fn calls_that_make_no_sense_are_refused() {
     for (arguments, says) in [
         (vec!["collect", "--listen", "127.0.0.1:0", "--store", store], "--key-file"),
         (vec!["collect", "--key-file", key], "--listen"),
-        (vec!["collect", "--new-key", key], "File exists"),
+        (vec!["collect", "--new-key", key], "exists, and is not overwritten: move it away"),
         (vec!["collect", "--new-agent", "web", "--key-file", key], "--agents"),
         (vec!["collect", "--new-token", "web", "--key-file", key], "--agents"),
         (vec!["agent", "--collector", "127.0.0.1:1", "--token-file", key], "--key-file"),

@@ -148,7 +148,7 @@ impl AgentKeys {
 ///
 /// # Errors
 ///
-/// [`Error::File`], also if the key's file exists, or [`Error::Agents`].
+/// [`Error::File`], [`Error::KeyExists`] or [`Error::Agents`].
 pub(super) fn enroll(secret: &[u8], name: &AgentName, list: &Path) -> Result<PathBuf, Error> {
     let _lock = lock(list)?;
     let path = folder(list).join(format!("{name}.key"));

@@ -112,10 +112,13 @@ pub(super) fn beside(list: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Creates a file, which must not exist.
+/// Creates the file of a key, which must not exist.
 pub(super) fn create(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let written = open_new(path, mode).and_then(|file| fill(&file, text));
-    written.map_err(|source| failed("create", path, source))
+    written.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::KeyExists(path.into()),
+        _ => failed("create", path, source),
+    })
 }
 
 /// Replaces a file through another one, so that there is never half of it.

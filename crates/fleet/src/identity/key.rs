@@ -96,7 +96,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// [`Error::File`], if the file cannot be created or already exists.
+    /// [`Error::File`], if the file cannot be created; [`Error::KeyExists`], if there is one.
     pub fn create(path: &Path) -> Result<(), Error> {
         files::create(path, &(hex(&rand::random::<[u8; 32]>()) + "\n"), 0o600)
     }
@@ -171,7 +171,7 @@ mod tests {
         Key::create(&path).unwrap();
         let key = Key::read(&path).unwrap();
         assert_eq!(secret(&key).len(), 64);
-        assert!(matches!(Key::create(&path), Err(Error::File { .. })));
+        assert!(matches!(Key::create(&path), Err(Error::KeyExists(_))));
         assert_eq!(secret(&Key::read(&path).unwrap()), secret(&key));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
