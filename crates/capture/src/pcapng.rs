@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use crate::{
     bytes::Order,
     error::Fault,
@@ -26,6 +28,11 @@ const MAX_BLOCK_BYTES: usize = 16 * 1024 * 1024;
 const MAX_NAME_BYTES: usize = 64;
 /// Most interfaces per section: an obsolete packet block cannot number more.
 const MAX_INTERFACES: usize = 1 << 16;
+/// Interfaces of earlier sections that are remembered by their names; the oldest make room.
+const MAX_REMEMBERED: usize = 256;
+/// By how much the first packet of a section may be earlier than the last one before it on the same interface: packets of several
+/// processors come a little out of order. A file of another place, which was captured at the same time, begins much earlier.
+const OVERLAP_NS: u64 = 10_000_000;
 
 pub(crate) const OPTION_END: u16 = 0;
 const OPTION_IF_NAME: u16 = 2;
@@ -38,13 +45,20 @@ pub(crate) struct Pcapng {
     interfaces: Vec<Interface>,
     /// Number of interfaces in all sections before this one.
     earlier_interfaces: u32,
+    /// Interfaces of these that have a name and packets, and have not gone on in this section.
+    remembered: VecDeque<Interface>,
     last_time_ns: u64,
 }
 
 impl Pcapng {
     pub(crate) fn open(window: &mut Window) -> Result<Pcapng, Fault> {
-        let mut pcapng =
-            Pcapng { order: Order::Little, interfaces: Vec::new(), earlier_interfaces: 0, last_time_ns: 0 };
+        let mut pcapng = Pcapng {
+            order: Order::Little,
+            interfaces: Vec::new(),
+            earlier_interfaces: 0,
+            remembered: VecDeque::new(),
+            last_time_ns: 0,
+        };
         pcapng.section_header(window)?;
         Ok(pcapng)
     }
@@ -85,8 +99,14 @@ impl Pcapng {
         let low = u64::from(self.order.u32(block, 16));
         let captured = self.order.u32(block, 20);
         let wire_len = self.order.u32(block, 24);
-        let interface = self.interface(id)?;
-        self.last_time_ns = interface.clock.unix_ns(high << 32 | low);
+        let interface = self.interface_mut(id)?;
+        let time_ns = interface.clock.unix_ns(high << 32 | low);
+        let is_first = interface.last_ns.is_none();
+        interface.last_ns = interface.last_ns.max(Some(time_ns));
+        if is_first {
+            self.go_on(id as usize, time_ns);
+        }
+        self.last_time_ns = time_ns;
         self.packet(window, len, TIMED_FIXED_BYTES, Lengths { captured, wire_len }, id)
     }
 
@@ -119,13 +139,13 @@ impl Pcapng {
         if captured as usize > room {
             return Err(Fault::Corrupt(format!("it claims {captured} captured bytes in a block with room for {room}")));
         }
-        let link = self.interface(id)?.link;
+        let &Interface { link, number, .. } = self.interface(id)?;
         let block = window.take(len.padded);
         let data = block.start + fixed_bytes;
         Ok(Step::Packet(Record {
             time_ns: self.last_time_ns,
             is_timed: fixed_bytes == TIMED_FIXED_BYTES,
-            interface: self.earlier_interfaces.saturating_add(id),
+            interface: number,
             link,
             wire_len: wire_len.max(captured),
             data: data..data + captured as usize,
@@ -143,9 +163,10 @@ impl Pcapng {
         let (id, captured) = (self.order.u32(block, 8), self.order.u32(block, 20));
         let data = TIMED_FIXED_BYTES..TIMED_FIXED_BYTES + captured as usize;
         let is_whole = captured <= MAX_PACKET_BYTES && data.end + BLOCK_TRAILER_BYTES <= len;
-        let interface = self.interfaces.get(id as usize).filter(|_| is_whole)?;
+        // Before its first packet the number of an interface is not settled.
+        let interface = self.interfaces.get(id as usize).filter(|it| is_whole && it.last_ns.is_some())?;
         Some(Glance {
-            interface: self.earlier_interfaces.saturating_add(id),
+            interface: interface.number,
             link: interface.link,
             wire_len: self.order.u32(block, 24).max(captured),
             data,
@@ -163,6 +184,8 @@ impl Pcapng {
         let options = &block[FIXED_BYTES..len.padded - BLOCK_TRAILER_BYTES];
         let (clock, name) = interface_options(self.order, options)?;
         self.interfaces.push(Interface {
+            number: self.earlier_interfaces.saturating_add(self.interfaces.len() as u32),
+            last_ns: None,
             link: LinkType(u32::from(self.order.u16(block, 8))),
             snap_bytes: self.order.u32(block, 12),
             clock,
@@ -188,26 +211,43 @@ impl Pcapng {
             return Err(Fault::Corrupt(format!("the section header gives pcapng version {major}.{minor}, known is 1")));
         }
         self.earlier_interfaces = self.earlier_interfaces.saturating_add(self.interfaces.len() as u32);
-        self.interfaces.clear();
+        self.remembered.extend(self.interfaces.drain(..).filter(|it| it.name.is_some() && it.last_ns.is_some()));
+        self.remembered.drain(..self.remembered.len().saturating_sub(MAX_REMEMBERED));
         let len = self.block_len(window, FIXED_BYTES)?;
         self.skip(window, len)
     }
 
+    /// Gives an interface whose first packet is of `time_ns` the number that it had in an earlier section: one of the same name and
+    /// link, of which all packets are earlier, as in files of one capture that were joined.
+    fn go_on(&mut self, id: usize, time_ns: u64) {
+        let interface = &mut self.interfaces[id];
+        let is_same = |it: &Interface| {
+            it.name == interface.name
+                && it.link == interface.link
+                && it.last_ns.is_some_and(|last_ns| last_ns <= time_ns.saturating_add(OVERLAP_NS))
+        };
+        if let Some(before) = self.remembered.iter().rposition(is_same).and_then(|at| self.remembered.remove(at)) {
+            interface.number = before.number;
+        }
+    }
+
     #[inline]
     fn interface(&self, id: u32) -> Result<&Interface, Fault> {
-        match self.interfaces.get(id as usize) {
-            Some(interface) => Ok(interface),
-            None => Err(Fault::Corrupt(format!(
-                "it names interface {id}, the section has described {}",
-                self.interfaces.len()
-            ))),
-        }
+        self.interfaces.get(id as usize).ok_or_else(|| no_interface(id, self.interfaces.len()))
+    }
+
+    #[inline]
+    fn interface_mut(&mut self, id: u32) -> Result<&mut Interface, Fault> {
+        let described = self.interfaces.len();
+        self.interfaces.get_mut(id as usize).ok_or_else(|| no_interface(id, described))
     }
 
     /// Returns the name of an interface of this section by its number over the whole file.
     pub(crate) fn interface_name(&self, interface: u32) -> Option<&str> {
-        let id = interface.checked_sub(self.earlier_interfaces)?;
-        self.interfaces.get(id as usize)?.name.as_deref()
+        // Those that go on have numbers of earlier sections.
+        let by_number = interface.checked_sub(self.earlier_interfaces).and_then(|id| self.interfaces.get(id as usize));
+        let is_it = |it: &&Interface| it.number == interface;
+        by_number.filter(is_it).or_else(|| self.interfaces.iter().find(is_it))?.name.as_deref()
     }
 
     /// Skips a block, which may be larger than the window.
@@ -245,6 +285,10 @@ impl Pcapng {
 }
 
 struct Interface {
+    /// Number over the whole file.
+    number: u32,
+    /// The time of the latest packet so far.
+    last_ns: Option<u64>,
     link: LinkType,
     /// Most captured bytes per packet; 0 means no limit.
     snap_bytes: u32,
@@ -268,6 +312,10 @@ impl BlockLen {
         }
         Err(Fault::Corrupt(format!("its block claims {} bytes at its start and {trailer} at its end", self.claimed)))
     }
+}
+
+fn no_interface(id: u32, described: usize) -> Fault {
+    Fault::Corrupt(format!("it names interface {id}, the section has described {described}"))
 }
 
 struct Lengths {

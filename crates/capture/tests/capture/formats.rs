@@ -179,6 +179,40 @@ fn sections_of_either_byte_order_number_their_interfaces_on() {
     assert_eq!(seen, [(1, 0, 11, 1), (0, 1, 12_000, 1), (2, 101, 13_000_000, 1), (3, 113, 14_000, 1500)]);
 }
 
+/// Files of a ring that were joined, and after them one of another host, whose interface has the same name, of the same time.
+#[test]
+fn an_interface_goes_on_in_a_later_section_and_one_of_another_place_does_not() {
+    let name: &[(u16, &[u8])] = &[(2, b"eth0")];
+    let capture = Capture::pcapng(Order::Little)
+        .interface(1, 0, &[(2, b"lo")])
+        .interface(1, 0, name)
+        .enhanced(1, 1_000_000, b"a", 1)
+        .enhanced(1, 1_000_900, b"b", 1)
+        .section(Order::Little)
+        .interface(1, 0, name)
+        .interface(1, 0, name)
+        .enhanced(0, 1_000_800, b"c", 1)
+        .enhanced(1, 1_000_950, b"d", 1)
+        .section(Order::Big)
+        .interface(1, 0, name)
+        .enhanced(0, 2_000_000, b"e", 1)
+        .section(Order::Little)
+        .interface(1, 0, name)
+        .enhanced(0, 500_000, b"f", 1)
+        .section(Order::Little)
+        .interface(101, 0, name)
+        .enhanced(0, 3_000_000, b"g", 1);
+    let mut reader = Reader::from_read("joined", Box::new(Cursor::new(capture.bytes.clone()))).unwrap();
+    let mut seen = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        seen.push((packet.data[0], packet.interface, packet.interface_name == Some("eth0")));
+    }
+    let expected = [(b'a', 1), (b'b', 1), (b'c', 1), (b'd', 3), (b'e', 3), (b'f', 5), (b'g', 6)];
+    assert_eq!(seen, expected.map(|(data, interface)| (data, interface, true)));
+    // What is seen before its turn is what comes.
+    read_whole(&capture.bytes);
+}
+
 #[test]
 fn a_simple_packet_has_no_time_and_takes_interface_and_length_from_elsewhere() {
     let capture = Capture::pcapng(Order::Little)
