@@ -256,17 +256,20 @@ pub enum CloseReason {
     Evicted,
     /// The run or the capture ended.
     End,
+    /// Another connection of TCP began under the same addresses and ports, and no end of the flow had passed.
+    Reused,
 }
 
 impl CloseReason {
     /// All reasons.
-    pub const ALL: [CloseReason; 6] = [
+    pub const ALL: [CloseReason; 7] = [
         CloseReason::Fin,
         CloseReason::Rst,
         CloseReason::Idle,
         CloseReason::Answered,
         CloseReason::Evicted,
         CloseReason::End,
+        CloseReason::Reused,
     ];
 
     /// Returns the name in output.
@@ -278,6 +281,7 @@ impl CloseReason {
             CloseReason::Answered => "answered",
             CloseReason::Evicted => "evicted",
             CloseReason::End => "end",
+            CloseReason::Reused => "reused",
         }
     }
 }
@@ -384,6 +388,7 @@ impl FlowEvent {
                 abi::DWELL_CLOSE_ANSWERED => CloseReason::Answered,
                 abi::DWELL_CLOSE_EVICTED => CloseReason::Evicted,
                 abi::DWELL_CLOSE_END => CloseReason::End,
+                abi::DWELL_CLOSE_REUSED => CloseReason::Reused,
                 _ => return None,
             }),
             _ => return None,

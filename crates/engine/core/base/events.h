@@ -70,6 +70,7 @@ enum dwell_close_reason {
 	DWELL_CLOSE_ANSWERED, /* DNS: made room after its answer */
 	DWELL_CLOSE_EVICTED,  /* never answered, made room for another flow */
 	DWELL_CLOSE_END,      /* the run or the capture ended */
+	DWELL_CLOSE_REUSED,   /* TCP: another connection began under its addresses and ports, and no end had passed */
 };
 
 /* What has passed since the last sample of the same flow and side: of the packets to the side that answered, and of

@@ -374,7 +374,7 @@ static __always_inline void dwell_slot_packet(struct dwell_table *table, const s
 	struct dwell_arrival arrival = {};
 
 	if (!slot) {
-		if (!packet->may_open)
+		if (!found.filtered && !packet->may_open)
 			dwell_table_count(table, DWELL_SKIP_STRAY);
 		return;
 	}

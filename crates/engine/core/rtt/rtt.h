@@ -73,7 +73,7 @@ static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_lookup found = dwell_flow_of(step->table, packet);
 
-	if (!found.head && !packet->may_open)
+	if (!found.head && !found.filtered && !packet->may_open)
 		/* a short header could be any UDP packet */
 		dwell_count(step, packet->kind == DWELL_KIND_QUIC && !(packet->rtt.quic_first & 0x80)
 					  ? DWELL_SKIP_PROTOCOL
@@ -83,6 +83,42 @@ static __always_inline void dwell_rtt_flow(struct dwell_step *step)
 	step->opened = found.opened;
 }
 
+/* Begins the flow again, under the same addresses and ports, with figures of its own. `opener` is the direction of its SYN. */
+static __always_inline void dwell_tcp_restart(struct dwell_step *step, struct dwell_cold *cold, __u32 opener)
+{
+	const struct dwell_packet *packet = step->packet;
+	struct dwell_flow *flow = step->flow;
+	__u32 direction = packet->direction & 1;
+
+	if (!flow->head.close_reason)
+		dwell_emit_flow(step->table, flow, cold, DWELL_FLOW_CLOSE, DWELL_CLOSE_REUSED, 0);
+	flow->head.close_reason = DWELL_CLOSE_NONE;
+	flow->head.flags = opener ? DWELL_HEAD_OPENER : 0;
+	flow->client = 1 + opener;
+	cold->first_ns = dwell_now(step->table->clock);
+	for (int side = 0; side < 2; side++) {
+		flow->own[side] &= ~DWELL_OWN_FIN;
+		flow->side[side].packets = 0;
+		flow->side[side].bytes = 0;
+		flow->data[side] = 0;
+		dwell_path_reset(&cold->side[side]);
+	}
+	flow->side[direction].packets = packet->segments;
+	flow->side[direction].bytes = packet->wire_bytes;
+	dwell_emit_flow(step->table, flow, cold, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+}
+
+/* Returns true for a SYN-ACK of another connection than the one that the flow is so far, of which no end has passed: it answers a
+ * SYN that has passed. A SYN alone may be forged, or a mistake that is answered otherwise (RFC 5961 section 4).
+ */
+static __always_inline int dwell_tcp_reused(const struct dwell_flow *flow, const struct dwell_packet *packet)
+{
+	__u32 direction = packet->direction & 1;
+
+	return flow->side[direction].packets > packet->segments && flow->own[0] & flow->own[1] & DWELL_OWN_NEXT &&
+	       packet->ack == flow->next_seq[!direction] && packet->seq + 1 != flow->next_seq[direction];
+}
+
 /* Handles a SYN. If the flow starts again under the same addresses and ports, its sequence numbers and TSvals no longer
  * hold.
  */
@@ -90,7 +126,7 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 {
 	const struct dwell_packet *packet = step->packet;
 	struct dwell_flow *flow = step->flow;
-	__u32 direction = packet->direction & 1;
+	__u32 direction = packet->direction & 1, answers = packet->tcp_flags & DWELL_TCP_ACK;
 	struct dwell_cold *cold = dwell_cold_of(step);
 	struct dwell_matcher *matcher = dwell_matcher_of(step);
 	struct dwell_tcp_seq_state *seq;
@@ -98,20 +134,8 @@ static __always_inline void dwell_tcp_begin(struct dwell_step *step)
 	if (!cold || !matcher)
 		return;
 	seq = &matcher->side[direction].seq;
-	if (flow->head.close_reason && !(packet->tcp_flags & DWELL_TCP_ACK)) {
-		flow->head.close_reason = DWELL_CLOSE_NONE;
-		flow->head.flags = direction ? DWELL_HEAD_OPENER : 0;
-		cold->first_ns = dwell_now(step->table->clock);
-		for (int side = 0; side < 2; side++) {
-			flow->own[side] &= ~DWELL_OWN_FIN;
-			flow->side[side].packets = 0;
-			flow->side[side].bytes = 0;
-			flow->data[side] = 0;
-			dwell_path_reset(&cold->side[side]);
-		}
-		flow->side[direction].packets = packet->segments;
-		flow->side[direction].bytes = packet->wire_bytes;
-		dwell_emit_flow(step->table, flow, cold, DWELL_FLOW_OPEN, DWELL_CLOSE_NONE, 0);
+	if (flow->head.close_reason ? !answers : answers && dwell_tcp_reused(flow, packet)) {
+		dwell_tcp_restart(step, cold, answers ? !direction : direction);
 		seq->sent = 0;
 	}
 	/* a retransmitted SYN has the number of the first */

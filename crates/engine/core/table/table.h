@@ -105,7 +105,8 @@ static __always_inline int dwell_same_key(const struct dwell_flow_key *x, const 
 struct dwell_lookup {
 	struct dwell_head *head;
 	__u32 slot_index;
-	__u32 opened; /* the packet has opened the flow */
+	__u32 opened;   /* the packet has opened the flow */
+	__u32 filtered; /* the filter leaves the flow out, which is counted */
 };
 
 static __always_inline struct dwell_lookup dwell_flow_in(void *embedder, __u32 index, const struct dwell_packet *packet)
@@ -277,7 +278,7 @@ static __always_inline int dwell_flow_write(struct dwell_table *table, struct dw
 	return 1;
 }
 
-/* Gives the packet's flow a slot. Returns no head if the filter or the table refuses. */
+/* Gives the packet's flow a slot. Returns no head if the filter or the table refuses, or no flow may begin with the packet. */
 static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *table,
 							    const struct dwell_packet *packet, __u32 first,
 							    __u32 second)
@@ -290,8 +291,11 @@ static __always_inline struct dwell_lookup dwell_flow_admit(struct dwell_table *
 	if (!dwell_filter_admits(&table->config->filter, &packet->key, packet->proto, dwell_a_port(packet),
 				 dwell_b_port(packet))) {
 		dwell_table_count(table, DWELL_SKIP_FILTERED);
+		none.filtered = 1;
 		return none;
 	}
+	if (!packet->may_open)
+		return none;
 	vacancy = dwell_vacancy_for(table, first, second, tag);
 	index = dwell_vacancy_second(vacancy) ? second : first;
 	rank = dwell_vacancy_rank(vacancy);
@@ -351,7 +355,7 @@ static __always_inline struct dwell_lookup dwell_flow_of(struct dwell_table *tab
 	__u32 now_coarse;
 
 	if (!found.head)
-		return packet->may_open ? dwell_flow_admit(table, packet, first, second) : found;
+		return dwell_flow_admit(table, packet, first, second);
 	now_coarse = dwell_now_coarse(table->clock);
 	if (found.head->seen != now_coarse)
 		found.head->seen = now_coarse;

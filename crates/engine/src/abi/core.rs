@@ -809,6 +809,7 @@ pub const DWELL_CLOSE_IDLE: dwell_close_reason = 3;
 pub const DWELL_CLOSE_ANSWERED: dwell_close_reason = 4;
 pub const DWELL_CLOSE_EVICTED: dwell_close_reason = 5;
 pub const DWELL_CLOSE_END: dwell_close_reason = 6;
+pub const DWELL_CLOSE_REUSED: dwell_close_reason = 7;
 pub type dwell_close_reason = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(

@@ -51,6 +51,14 @@ fn a_flow_is_followed_if_one_end_lies_in_an_including_rule() {
 }
 
 #[test]
+fn an_answer_of_a_flow_that_is_left_out_is_filtered_and_no_stray() {
+    let config = Config { filter: Filter::parse(&["192.0.2.0/24"]).unwrap(), ..small() };
+    let scene = [client(10.0).rst().seq(100), server(30.0).syn(7).ack(101)];
+    let run = run(&config, scene);
+    assert_eq!((run.count(Counter::Filtered), run.count(Counter::Stray)), (2, 0));
+}
+
+#[test]
 fn an_excluding_rule_wins_wherever_it_stands() {
     for (rules, v4) in [
         (&["!10.0.0.0/8"][..], false),

@@ -119,6 +119,27 @@ fn ports_that_are_used_again_make_a_new_flow_with_new_figures() {
 }
 
 #[test]
+fn ports_that_are_used_again_without_an_end_that_passed_make_a_new_flow_too() {
+    let mut scene = connection();
+    scene.extend([server(90.0).data(500, 10).ack(150), client(91.0).syn(9), server(92.0).seq(510).ack(150)]);
+    assert_eq!(run(&watching(), scene.clone()).flow_lines().len(), 2, "a SYN that nobody accepts");
+    scene.extend([
+        client(5000.0).syn(70_099),
+        server(5020.0).syn(80_499).ack(70_100),
+        server(5025.0).syn(80_499).ack(70_100),
+        client(5026.0).data(70_100, 50).ack(80_500),
+    ]);
+    let run = run(&watching(), scene);
+    assert_eq!(
+        run.flow_lines()[2..],
+        ["close reused at 5020", "open at 5020", "first-rtt 20 ms by tcp-seq at 5020"],
+        "{:?}",
+        run.flow_lines()
+    );
+    assert_eq!((run.flows[3].src.port, run.flows[3].packets, run.flows[4].packets), (40_000, 1, 1));
+}
+
+#[test]
 fn figures_of_a_sample_are_those_of_the_flow_so_far() {
     let scene = [
         client(0.0).data(100, 50).ack(1).ts(5, 1),
