@@ -7,6 +7,9 @@
 
 #include "response/response_queue.h"
 
+/* Least payload of a full segment on any path. */
+#define DWELL_SEGMENT_MIN_BYTES 1000
+
 /* Ticks (30 ms) within which a timer hardly delays an ACK, where nothing else shows it: Linux waits for 40 ms, unless
  * the timer was set for an earlier segment.
  */

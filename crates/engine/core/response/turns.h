@@ -10,10 +10,9 @@
 #ifndef DWELL_RESPONSE_TURNS_H
 #define DWELL_RESPONSE_TURNS_H
 
-#include "response/late_acks.h"
+#include "response/turns/answers.h"
+#include "response/turns/unasked.h"
 
-/* Least payload of a full segment on any path. */
-#define DWELL_SEGMENT_MIN_BYTES 1000
 /* Largest payload that may be a word of the protocol below a request: frames that keep an HTTP/2 connection alive, the
  * end of a TLS handshake.
  */
@@ -27,14 +26,6 @@
 #define DWELL_INTERIM_BYTES 256
 /* Ticks (20 ms) of silence after which an answer is taken as complete when the epoch ends. */
 #define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
-
-/* Ticks (2 ms) after which a client is taken to speak again, rather than to write one request in several pieces. */
-#define DWELL_SPOKEN_AGAIN (2000000 >> DWELL_TICK_SHIFT)
-/* Most pieces that are counted of a request or answer, plus 1. */
-#define DWELL_MANY 7
-/* Later turns for which a side is taken to speak unasked once it did. */
-#define DWELL_UNASKED_TURNS 2
-#define DWELL_UNASKED_MOST 3
 
 #ifndef DWELL_RESPONSE_OUTLINED
 #define dwell_turn_before dwell_turn_before_in
@@ -50,23 +41,6 @@ static __always_inline void dwell_turn_reset(struct dwell_turn_state *turn)
 	turn->usual = turn->usual_bytes = turn->window_bytes = 0;
 	turn->clock_samples = turn->clock_age = turn->refuted = 0;
 	turn->flags = 0;
-}
-
-/* Returns a time within a turn in units of 64 ticks (16 us), from 1 to 1.07 s. */
-#define DWELL_WITHIN_SHIFT 6
-static __always_inline __u16 dwell_within(__u32 ticks)
-{
-	__u32 units = ticks >> DWELL_WITHIN_SHIFT;
-
-	return !units ? 1 : units < 0xffff ? units : 0xffff;
-}
-
-/* Returns true for times of dwell_within() that differ by at most 1/32, as long as they are known. */
-static __always_inline int dwell_is_near(__u32 one, __u32 other)
-{
-	__u32 apart = one > other ? one - other : other - one;
-
-	return one < 0xffff && 32 * apart <= one;
 }
 
 /* Handles progress of `bytes` by a packet: finds when the answer ended, if this was its end. */
@@ -180,84 +154,6 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	turn->progress = latest;
 }
 
-/* Counts an answer in the histogram of the epoch (DWELL_ANSWER_LOGS). A count that would
- * overflow halves all of them, and later ones count with the odds of the halvings, so that shares stay true.
- */
-static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u64 latency_ns, __u64 dice)
-{
-	__u32 power = dwell_log2(latency_ns), index = 0;
-	__u64 *words = (__u64 *)state->log;
-
-	if (dice & ((1ULL << (state->log_shift & 31)) - 1))
-		return;
-	if (power >= DWELL_ANSWER_LOG_MIN)
-		index = (power - DWELL_ANSWER_LOG_MIN) * 4 + (latency_ns >> ((power - 2) & 63) & 3);
-	if (index >= DWELL_ANSWER_LOGS)
-		index = DWELL_ANSWER_LOGS - 1;
-	if (++state->log[index & (DWELL_ANSWER_LOGS - 1)] != 0xff)
-		return;
-	for (int i = 0; i < DWELL_ANSWER_LOGS / 8; i++)
-		words[i] = (words[i] >> 1 & 0x7f7f7f7f7f7f7f7fULL) +
-			   (words[i] & 0x0101010101010101ULL & dice >> i); /* half of the odd ones round up */
-	state->log_shift += state->log_shift < 24;
-}
-
-/* Judges a burst of requests that can be read, or a first one of like size, which may have opened a window that each
- * answer keeps full. A client that pauses for much longer than answers take, while nothing comes, has nothing under way.
- */
-static __always_inline void dwell_turn_window(struct dwell_turn_state *turn, __u32 reaction, __u32 run_gap)
-{
-	__u32 is_first = turn->flags & DWELL_TURN_BEGUN, is_text = turn->flags & DWELL_TURN_TEXT;
-	__u32 opens = turn->flags & DWELL_TURN_ALIKE && turn->runs == 1, bytes;
-
-	turn->flags &= ~DWELL_TURN_BEGUN;
-	if (turn->burst > 1 && (is_text ? turn->runs < turn->burst : is_first && opens)) {
-		bytes = turn->bytes / turn->burst;
-		/* Of several bursts, the one that least was answered of shows it. */
-		if (!(turn->flags & DWELL_TURN_WINDOW) || bytes < turn->window_bytes)
-			turn->window_bytes = bytes;
-		turn->flags |= DWELL_TURN_WINDOW;
-		turn->refuted = 0;
-		return;
-	}
-	if (is_first)
-		return;
-	if (!(turn->flags & DWELL_TURN_WINDOW))
-		return;
-	if (reaction > 4 * run_gap && reaction > 2 * turn->usual && ++turn->refuted >= 2)
-		turn->flags = (turn->flags & ~DWELL_TURN_WINDOW) | DWELL_TURN_WINDOWED;
-}
-
-/* Judges an answer that came sooner than a round trip. The handshake may have been slower than what follows: that shows
- * where nothing else was under way. Elsewhere the answer was to an earlier request.
- */
-static __always_inline void dwell_turn_sooner(struct dwell_auto_state *state, __u32 latency)
-{
-	struct dwell_turn_state *turn = &state->turn;
-
-	if (turn->round_trip <= DWELL_LEAST_ROUND_TRIP || latency >= turn->round_trip - turn->round_trip / 4)
-		return;
-	if (state->alone)
-		turn->round_trip = dwell_toward(turn->round_trip, latency, DWELL_ALONE_FIRST - state->alone);
-	else
-		dwell_count_u16(&turn->early);
-}
-
-/* Follows whether answers come in pieces that are far apart, compared with how long they take. Only one whose ACKs came at
- * once shows that it did not.
- */
-static __always_inline void dwell_turn_pieces(struct dwell_auto_state *state, __u32 latency)
-{
-	struct dwell_turn_state *turn = &state->turn;
-
-	if (turn->runs > 1 && turn->pause > latency / 16)
-		state->pieced = 7;
-	else if (!(turn->flags & (DWELL_TURN_UNSURE | DWELL_TURN_MOVED | DWELL_TURN_CARRIED)))
-		state->pieced -= !!state->pieced;
-	else if (state->alone == DWELL_ALONE_FIRST)
-		state->pieced = 0; /* later answers come after no ticket */
-}
-
 /* Counts a request whose connection ends without an answer. A client may end it and wait on. */
 static __always_inline void dwell_turn_unanswered(struct dwell_auto_state *state)
 {
@@ -265,59 +161,6 @@ static __always_inline void dwell_turn_unanswered(struct dwell_auto_state *state
 	state->closing = 0;
 	if (state->lone)
 		state->turn.start = state->turn.end = 0;
-}
-
-/* Returns how many pieces turns have at least, given those of the newest: two turns in a row show that there are more than
- * before, if the one before `had_more` too. 0: not known.
- */
-static __always_inline __u32 dwell_usual_pieces(__u32 usual, __u32 pieces, __u32 had_more)
-{
-	return !usual || pieces < usual || had_more ? pieces : usual;
-}
-
-/* Leaves in `again` by how much less the turn may have taken, as one of the sides may speak unasked: what the client said first
- * may not be the request, and what the server said last may not be the answer. Requests and answers that come in pieces
- * rarely come in more than usual, and a client that sends at once after the last piece waited for it. A pause after the last
- * piece that is shorter than those between them does not show that it was the last that the client waited for. Later pieces
- * that make less than an eighth of the latency do not matter, nor where requests can be read: nothing comes unasked there.
- */
-static __always_inline void dwell_turn_unasked(struct dwell_auto_state *state, __u32 reaction, __u32 run_gap)
-{
-	struct dwell_turn_state *turn = &state->turn;
-	__u32 at_once = reaction <= 4 * run_gap, waits = at_once & turn->at_once, more = 0, before, rest = 0;
-	__u32 parts = turn->parts < DWELL_MANY ? turn->parts + 1 : DWELL_MANY, usual = state->usual_parts;
-	__u32 spoken = turn->spoken < DWELL_MANY ? turn->spoken + 1 : DWELL_MANY;
-
-	turn->at_once = at_once;
-	if (!waits && parts > 1) {
-		rest = turn->progress - turn->start - ((__u32)state->done << DWELL_WITHIN_SHIFT);
-		if (rest > (turn->progress - turn->start) / 8)
-			more = (usual && parts > usual) || parts == DWELL_MANY;
-	}
-	state->usual_parts = dwell_usual_pieces(usual, parts, state->more_parts);
-	state->more_parts = parts > usual;
-	DWELL_BARRIER();
-	/* small packets that are far apart are taken for a request once several had as many */
-	usual = turn->usual_spoken ? turn->usual_spoken : turn->size < DWELL_SEGMENT_MIN_BYTES ? 1 : spoken;
-	if (spoken > 1) {
-		rest += (__u32)state->again << DWELL_WITHIN_SHIFT;
-		more |= spoken > usual || spoken == DWELL_MANY;
-	}
-	turn->usual_spoken = dwell_usual_pieces(usual, spoken, turn->more_spoken);
-	turn->more_spoken = spoken > usual;
-	state->again = rest ? dwell_within(rest) : 0;
-	before = state->unasked;
-	if (more)
-		state->unasked = before ? DWELL_UNASKED_MOST : DWELL_UNASKED_TURNS;
-	else
-		state->unasked = before ? before - 1 : 0;
-	if (turn->flags & DWELL_TURN_TEXT)
-		state->again = 0;
-	else if (!rest)
-		state->again = before == DWELL_UNASKED_MOST; /* whole ones count if others hardly are */
-	else if (!more && !before && reaction > turn->pause)
-		state->again = 0;
-	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
 }
 
 /* Counts by how much sooner the answer may have ended, or its request begun. */
