@@ -2,9 +2,11 @@
 
 pub(super) mod between;
 mod end;
+pub(super) mod unasked;
 
 use std::cmp::Ordering;
 
+use self::unasked::Unasked;
 use super::{
     Part, Role, Times,
     cause::stalled_peer::MIN_STALL_NS,
@@ -28,13 +30,13 @@ pub(super) const FEW_ROUND_TRIPS: f64 = 2.2;
 /// TCP repairs a loss from this state on (`TCP_CA_Recovery`).
 const RECOVERY: u8 = 3;
 /// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
-const FEW_SEGMENTS: u32 = 4;
+pub(super) const FEW_SEGMENTS: u32 = 4;
 /// A sender waits at least this long before it takes silence for a loss, however short the round trip.
-const SHORTEST_TIMEOUT_NS: u64 = 5_000_000;
+pub(super) const SHORTEST_TIMEOUT_NS: u64 = 5_000_000;
 /// After this much silence Linux shrinks the congestion window, at least.
-const IDLE_NS: u64 = 200_000_000;
+pub(super) const IDLE_NS: u64 = 200_000_000;
 /// Round trips of a burst in which slow start shows.
-const SLOW_START_ROUNDS: u64 = 10;
+pub(super) const SLOW_START_ROUNDS: u64 = 10;
 
 /// Stamps tell more from this much on that queues add to a round trip, which is half of what `local-queue` needs, and from
 /// this share of the time in which bytes wait to be read, which is what `slow-reader` needs.
@@ -123,6 +125,7 @@ pub struct Connection {
     shortest_asked: Option<u64>,
     /// Whether the client has gone on by itself after a silence, as one that ships messages.
     goes_on: bool,
+    unasked: Unasked,
 }
 
 impl Connection {
@@ -175,6 +178,7 @@ impl Connection {
             },
             shortest_asked: None,
             goes_on: false,
+            unasked: Unasked::default(),
         }
     }
 
@@ -265,10 +269,11 @@ impl Connection {
             None => server_bytes == Some(0) && !self.goes_on,
         };
         if self.speaker == client && !self.is_unsure && self.asked_bytes > 0 && has_asked {
-            let waits = |sums: &Sums| sums.service.count + sums.answer.count;
+            let waits = |sums: &Sums| [sums.service.count, sums.answer.count];
             let before = waits(&self.figures.sums);
             self.break_silence(client.other());
-            self.figures.sums.ended += waits(&self.figures.sums) - before;
+            let after = waits(&self.figures.sums);
+            (0..2).for_each(|of| self.figures.sums.ended[of] += after[of] - before[of]);
         }
     }
 
@@ -507,6 +512,7 @@ impl Connection {
             _ => self.quiet.add(Part::Reader, unread_ns as f64),
         }
         let whole_ns = ns + std::mem::take(&mut self.silent_before_ns);
+        self.follow_unasked(next, whole_ns);
         if ns == 0 {
             return;
         }
@@ -533,6 +539,20 @@ impl Connection {
         };
         self.quiet.add(part, ns as f64);
         self.first_wait_ns = (part == self.figures.waiting() && self.was_unanswered()).then_some(ns);
+    }
+
+    /// Follows which side speaks on, and how often.
+    fn follow_unasked(&mut self, next: Side, after_ns: u64) {
+        let is_first = self.speaker != next;
+        let way_ns = match self.figures.role {
+            Role::Client => 0,
+            Role::Server => u64::from(self.last.info.min_rtt_us.unwrap_or(self.last.info.rtt_us)) * 1000,
+        };
+        match next == self.client() {
+            true => self.unasked.ask(after_ns, is_first, way_ns),
+            false => self.unasked.answer(after_ns, is_first),
+        }
+        self.figures.sums.unasked = self.unasked.turns;
     }
 
     /// Whether the server had never answered by the last poll.

@@ -123,9 +123,11 @@ impl ByLength {
         ByLength(self.0.map(|of_octave| of_octave.times(weight)))
     }
 
-    /// Takes the numbers of others, which differ in the length of the last one alone.
+    /// Takes the numbers of others, which differ in the length of the last one alone, as far as no mean is longer than the longest
+    /// then.
     pub(super) fn count_as(&mut self, other: &ByLength) {
-        self.0.iter_mut().zip(&other.0).for_each(|(own, other)| own.count = other.count);
+        let as_other = |own: &Silences, count| Silences { count, ..*own }.at_most_the_longest();
+        self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own = as_other(own, other.count));
     }
 
     /// Returns those up to a length, to an octave.
@@ -233,15 +235,17 @@ pub struct Sums {
     pub unread: Silences,
     /// The number of waits in `service` that may have been the client's: it may have sent the rest of its request just before the answer.
     pub doubtful: u64,
-    /// The number of waits in `service` and `answer` that ended with their connection, so that nothing shows whether there was an
+    /// The numbers of waits in `service` and in `answer` that ended with their connection, so that nothing shows whether there was an
     /// answer. 0 for a capture.
-    pub ended: u64,
+    pub ended: [u64; 2],
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
     /// Between two writes of one transfer.
     pub pause: Silences,
     /// Silences after which a live client sent more without an answer.
     pub went_on: u64,
+    /// Turns in which an end said more than usual, which the other one may not have asked for.
+    pub unasked: u64,
     /// Times of 20 ms or more in which bytes waited to be read and none was.
     pub reading_stops: Silences,
     /// From the last sign of life of a lost message to its retransmission.
@@ -286,8 +290,11 @@ impl Sums {
             (&mut self.polls, other.polls),
             (&mut self.doubtful, other.doubtful),
             (&mut self.went_on, other.went_on),
-            (&mut self.ended, other.ended),
+            (&mut self.unasked, other.unasked),
         ] {
+            *own += scaled(more, weight);
+        }
+        for (own, more) in self.ended.iter_mut().zip(other.ended) {
             *own += scaled(more, weight);
         }
         for (own, more) in [

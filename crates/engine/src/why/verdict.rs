@@ -8,7 +8,7 @@ use self::{
     no_verdict::{no_traffic, not_all_seen, not_enough, sparse},
 };
 use super::{
-    Cause, Common, Evidence, Part, Source, Target, Unseen, Worst,
+    Cause, Common, Evidence, Part, Role, Source, Target, Unseen, Worst,
     cause::{
         Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, at_once, is_stopped, peer, reaches_by_polls, resets, service, set_up,
         stalled_peer,
@@ -236,13 +236,13 @@ fn slow(verdict: &mut Verdict, evidence: &Evidence, cause: Cause, best: &Assessm
         _ => {}
     }
     let waits = match cause {
-        Cause::SlowAnswer => Some(&evidence.sums.answer),
-        Cause::SlowService => Some(&evidence.sums.service),
+        Cause::SlowAnswer => Some(Role::Client),
+        Cause::SlowService => Some(Role::Server),
         _ => None,
     };
     let is_lossy = cause == Cause::SlowAnswer && peer::may_be_lost(evidence);
     let misses_handshakes = waits.is_some() && set_up::misses_handshakes(evidence);
-    let reset = waits.and_then(|waits| resets::instead_of_answers(evidence, waits));
+    let reset = waits.and_then(|role| resets::instead_of_answers(evidence, role));
     let overlaps = waits.is_some() && at_once::may_be(evidence);
     let open = [
         is_lossy.then(|| unseen::lost_answers(evidence)),

@@ -1,13 +1,15 @@
 //! A connection in a capture, and the division of its time.
 
 mod finish;
+mod within;
 
 use std::{collections::VecDeque, sync::Arc};
 
+use self::within::Answering;
 use super::{
     super::{
         Part, RequestEnds, Role, Times,
-        connection::longest_pause_ns,
+        connection::{longest_pause_ns, unasked::Unasked},
         figures::{ConnectionFigures, RoundTrip, Silences},
     },
     ending::Wait,
@@ -27,10 +29,6 @@ const MOSTLY: u64 = 4;
 pub(super) const TRANSFER_BYTES: u64 = 64 << 10;
 /// A capture that is nearer to an end was taken at its host.
 const AT_SENDER_NS: u64 = 200_000;
-/// A client that asks again, or closes, so soon after it can have the end of an answer has waited for it.
-const SOON_NS: u64 = 10_000_000;
-/// The longest silence within an answer that may be the server's work: who waits for longer is usually sent events.
-const LONGEST_WORK_NS: u64 = 10_000_000_000;
 /// No TCP waits for longer until it sends data again that is not acknowledged (Linux: 120 s).
 const LONGEST_TIMEOUT_NS: u64 = 150_000_000_000;
 /// Types of TLS's records.
@@ -73,14 +71,13 @@ pub(super) struct Conversation {
     pub(super) quiet: [[Silences; 2]; 2],
     /// From the last data of an end to the first data of the other.
     pub(super) turns: [Silences; 2],
-    /// Silences of the server within answers that the client has waited for, and those of which that is not known yet: that are too
-    /// long for pauses of a transfer, and others.
-    within: Silences,
-    unsettled: Silences,
-    pauses: Silences,
+    answering: Answering,
     pub(super) last_data_ns: u64,
+    /// Of the waits for answers, what the server waited for others meanwhile.
+    passed_on_ns: u64,
     idle_ns: f64,
     requests: Turns,
+    unasked: Unasked,
     start_ns: u64,
     pub(super) last_ns: u64,
     /// By how much the clock of the capture stepped forward, or nothing was captured, with data under way.
@@ -104,6 +101,13 @@ struct Stamp {
     /// Whether the other end echoes it as soon as it arrives: that end had acknowledged all that was sent before. Of what it
     /// acknowledges together it echoes the first (RFC 7323).
     is_due: bool,
+}
+
+/// A request whose answer has begun.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) label: Option<Arc<str>>,
+    pub(super) wait_ns: u64,
 }
 
 /// How far a connection is.
@@ -160,12 +164,12 @@ impl Conversation {
             longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
             turns: [Silences::default(); 2],
-            within: Silences::default(),
-            unsettled: Silences::default(),
-            pauses: Silences::default(),
+            answering: Answering::default(),
             last_data_ns: first.time_ns,
+            passed_on_ns: 0,
             idle_ns: 0.0,
             requests: Turns::default(),
+            unasked: Unasked::default(),
             start_ns: first.time_ns,
             last_ns: first.time_ns,
             skipped_ns: 0,
@@ -204,9 +208,8 @@ impl Conversation {
         self.last_ns.saturating_add(self.skipped_ns)
     }
 
-    /// Takes a segment, with the label of the request that begins in it. Returns the label and the wait of a request whose
-    /// answer begins.
-    pub(super) fn observe(&mut self, segment: &Segment, label: Option<Arc<str>>) -> Option<(Arc<str>, u64)> {
+    /// Takes a segment, with the label of the request that begins in it. Returns the request whose answer begins.
+    pub(super) fn observe(&mut self, segment: &Segment, label: Option<Arc<str>>) -> Option<Answered> {
         let is_under_way = self.senders.iter().any(Sender::is_busy);
         let since_ns = segment.time_ns.saturating_sub(self.skipped_ns).saturating_sub(self.last_ns);
         if is_under_way && since_ns > LONGEST_TIMEOUT_NS {
@@ -246,8 +249,13 @@ impl Conversation {
         answered
     }
 
-    /// Takes data with its label. Returns the label and the wait of a request whose answer begins.
-    fn take_message(&mut self, side: usize, segment: &Segment, label: Option<Arc<str>>) -> Option<(Arc<str>, u64)> {
+    /// Tells for how much of the wait for the answer that has begun the server had asked another one.
+    pub(super) fn pass_on(&mut self, ns: u64) {
+        self.passed_on_ns += ns;
+    }
+
+    /// Takes data with its label. Returns the request whose answer begins.
+    fn take_message(&mut self, side: usize, segment: &Segment, label: Option<Arc<str>>) -> Option<Answered> {
         let turn_ns = self.take_data(side, segment);
         if side != self.client {
             self.half_closed = None;
@@ -255,10 +263,9 @@ impl Conversation {
             self.ends_of_requests.answered += u64::from(self.phase == Phase::Open && turn_ns.is_some());
         }
         self.is_asking |= side == self.client && label.is_some();
-        let answered = match &self.asked {
-            Some((asker, label)) if *asker != side && self.phase == Phase::Open => Some(Arc::clone(label)).zip(turn_ns),
-            _ => None,
-        };
+        let asked = self.asked.as_ref().filter(|(asker, _)| *asker != side).map(|(_, label)| Arc::clone(label));
+        let is_answer = self.phase == Phase::Open && (asked.is_some() || side != self.client);
+        let answered = turn_ns.filter(|_| is_answer).map(|wait_ns| Answered { label: asked, wait_ns });
         self.asked = label.map(|label| (side, label)).or(self.asked.take());
         answered
     }
@@ -267,7 +274,8 @@ impl Conversation {
     fn take_data(&mut self, side: usize, segment: &Segment) -> Option<u64> {
         let (path, own_ns) = (self.path(side), self.reach[side].base());
         let again_before = self.senders[side].figures.again;
-        if !self.senders[side].send(segment, path, own_ns) {
+        let meanwhile = self.works_meanwhile(side);
+        if !self.senders[side].send(segment, path, own_ns, &mut self.silence_ns) {
             let sender = &self.senders[side];
             let is_again = side == self.client && sender.figures.again > again_before;
             let has_arrived = sender.has_all_acknowledged(segment.seq.wrapping_add(segment.payload_bytes));
@@ -282,7 +290,12 @@ impl Conversation {
         let is_whole = self.senders[1 - side].ask(segment);
         if self.phase == Phase::Open {
             self.follow_turn(side, is_whole);
-            self.break_silence(side);
+            let (after_ns, is_first) = (self.last_ns.saturating_sub(self.last_data_ns), self.speaker != Some(side));
+            match side == self.client {
+                true => self.unasked.ask(after_ns, is_first, self.reach[side].base()),
+                false => self.unasked.answer(after_ns, is_first),
+            }
+            self.break_silence(side, meanwhile);
         }
         let bytes = u64::from(segment.payload_bytes);
         let mut turn_ns = None;
@@ -297,6 +310,7 @@ impl Conversation {
                 turn_ns = Some(ns);
             }
         }
+        self.begin_within(side);
         self.last_data_ns = self.last_ns;
         self.burst_bytes += bytes;
         self.longest_segment = self.longest_segment.max(bytes);
@@ -490,41 +504,5 @@ impl Conversation {
             }
             None => self.silence_ns += time_ns,
         }
-    }
-
-    /// Settles whether the client has waited within the last answer, once it goes on or closes: it has if it does so as soon as it has
-    /// the answer. Pauses of a few milliseconds in what it does not ask on about are those of a transfer.
-    pub(super) fn settle_within(&mut self, goes_on: bool) {
-        let (silences, pauses) = (std::mem::take(&mut self.unsettled), std::mem::take(&mut self.pauses));
-        let after_ns = self.last_ns.saturating_sub(self.last_data_ns);
-        let is_soon = after_ns <= self.reach[self.client].base() + SOON_NS;
-        match is_soon {
-            true => self.within.plus(&silences),
-            false => self.idle_ns += silences.sum_ns as f64,
-        }
-        let server = 1 - self.client;
-        match is_soon && goes_on {
-            true => self.within.plus(&pauses),
-            false => self.quiet[server][server].plus(&pauses),
-        }
-    }
-
-    fn break_silence(&mut self, next: usize) {
-        let ns = std::mem::take(&mut self.silence_ns);
-        if ns == 0 {
-            return;
-        }
-        let longest_ns = longest_pause_ns(std::mem::take(&mut self.burst_bytes), self.longest_segment);
-        match self.speaker {
-            Some(speaker) if speaker != next => self.quiet[speaker][next].add(ns),
-            // It may have sent the head of its answer at once, and then gone to work, or work piece by piece.
-            Some(_) if next != self.client && self.turns[self.client].count > 0 && ns <= LONGEST_WORK_NS => {
-                let silences = if ns <= longest_ns { &mut self.pauses } else { &mut self.unsettled };
-                silences.add(ns);
-            }
-            Some(_) if ns <= longest_ns => self.quiet[next][next].add(ns),
-            _ => self.idle_ns += ns as f64,
-        }
-        self.goes_on |= next == self.client && self.speaker == Some(next);
     }
 }

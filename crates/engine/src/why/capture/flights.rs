@@ -234,7 +234,8 @@ impl Flights {
     }
 
     /// Whether it was always as full as ever, and did not grow, so that no congestion window was the limit, which grows by half a
-    /// segment per round trip at least; and whether data followed acknowledgements, so that the application was not.
+    /// segment per round trip at least; and whether data followed acknowledgements, so that the application was not. That shows only
+    /// at the sender: elsewhere an application that writes at equal times is always as late after the acknowledgement before.
     pub(super) fn is_flat(&self, mss: u32) -> bool {
         const FULL: f64 = 0.1;
         let (first, second) = self.rounds.split_at(self.rounds.len() / 2);
@@ -242,12 +243,8 @@ impl Flights {
         self.rounds.len() >= FLAT_ROUNDS
             && self.spent.below_ns as f64 <= self.spent.total_ns as f64 * FULL
             && most(second) <= most(first) + FULL_SEGMENTS * mss
-            && self.follows_acknowledgements()
-    }
-
-    fn follows_acknowledgements(&self) -> bool {
-        let follow = self.waits >= MIN_BURSTS && share(self.near, self.waits) >= WAITING;
-        follow || share(self.spent.covered_ns, self.spent.total_ns) > COVERED
+            && self.waits >= MIN_BURSTS
+            && share(self.prompt, self.waits) >= WAITING
     }
 
     /// Returns the number of waits in which nothing was sent, and their sum.

@@ -8,6 +8,7 @@ mod datagrams;
 mod ending;
 mod flights;
 mod holes;
+mod passed_on;
 mod questions;
 mod reach;
 mod scale;
@@ -22,7 +23,12 @@ use std::collections::HashMap;
 
 pub use self::datagrams::UdpPackets;
 
-use self::{conversation::Conversation, questions::Questions, twins::Twins};
+use self::{
+    conversation::Conversation,
+    passed_on::{Exchange, PassedOn},
+    questions::Questions,
+    twins::Twins,
+};
 use super::{CountKind, Evidence, Key, Layers, Part, Source, Target, Unseen, figures::ConnectionFigures};
 use crate::{
     abi,
@@ -54,6 +60,7 @@ pub struct Replay {
     conversations: HashMap<(u32, Endpoint, Endpoint), Conversation>,
     /// Connections that several interfaces show.
     twins: Twins,
+    passed_on: PassedOn,
     /// `None` where none are to be shown.
     labels: Option<Labels>,
     evidence: Evidence,
@@ -83,6 +90,7 @@ impl Replay {
             questions: Questions::default(),
             conversations: HashMap::new(),
             twins: Twins::default(),
+            passed_on: PassedOn::default(),
             labels: has_labels.then(Labels::default),
             evidence: Evidence { source: Source::Capture, ..Evidence::default() },
             span_ns: None,
@@ -154,9 +162,13 @@ impl Replay {
             self.conversations.insert(key, conversation);
         }
         let conversation = self.conversations.get_mut(&key).expect("it was just there");
-        let answered = conversation.observe(&segment, label);
-        if let Some((label, wait_ns)) = answered.filter(|_| conversation.number.is_first()) {
-            self.evidence.requests.add(&label, wait_ns);
+        let Some(answered) = conversation.observe(&segment, label) else { return };
+        let answered_ns = segment.time_ns;
+        let asked_ns = answered_ns.saturating_sub(answered.wait_ns);
+        let exchange = Exchange { client: segment.dst.address, server: segment.src, asked_ns, answered_ns };
+        conversation.pass_on(self.passed_on.take(exchange));
+        if let Some(label) = answered.label.filter(|_| conversation.number.is_first()) {
+            self.evidence.requests.add(&label, answered.wait_ns);
         }
     }
 

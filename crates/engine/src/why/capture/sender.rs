@@ -10,7 +10,11 @@ mod settle;
 use std::collections::VecDeque;
 
 use super::{
-    super::{Part, Times, figures::Silences},
+    super::{
+        Part, Times,
+        connection::{IDLE_NS, MESSAGE_SEGMENTS},
+        figures::Silences,
+    },
     flights::Flights,
     holes::Holes,
     scale::{Offer, Scales},
@@ -23,16 +27,12 @@ use crate::rtt::native::Segment;
 const MAX_SENT: usize = 1024;
 /// Acknowledgements that have passed and not arrived; beyond, they arrive at once.
 const MAX_PENDING: usize = 1024;
-/// Up to this many segments in flight are a message; more are a transfer.
-const MESSAGE_SEGMENTS: u32 = 2;
 /// The largest segment where nothing states it.
 const MSS: u32 = 1460;
 /// Shorter segments may have room for more.
 const LEAST_FULL: u32 = 1200;
 /// Receivers delay an acknowledgement by 40 ms and more (TCP_DELACK_MIN).
 const DELAYED_NS: u64 = 25_000_000;
-/// After this much silence Linux shrinks the congestion window, at least.
-const IDLE_NS: u64 = 200_000_000;
 
 /// One end as a sender.
 #[derive(Debug, Default)]
@@ -88,6 +88,9 @@ pub(super) struct Sender {
     since_progress: Times,
     /// A wait for a delayed acknowledgement: when it passed, and how long it took.
     delayed: Option<(u64, u64)>,
+    /// Whether the last segment was less than half of one, and how often two such were under way beside each other.
+    was_tiny: bool,
+    beside: u64,
     burst: Option<Burst>,
     peak_bytes: u32,
     pub(super) figures: SenderFigures,
@@ -309,8 +312,8 @@ impl Sender {
         }
     }
 
-    /// Takes a segment with data. Returns true if it carries new data.
-    pub(super) fn send(&mut self, segment: &Segment, path: Path, own_reach_ns: u64) -> bool {
+    /// Takes a segment with data, before which both ends were silent. Returns true if it carries new data.
+    pub(super) fn send(&mut self, segment: &Segment, path: Path, own_reach_ns: u64, silence_ns: &mut u64) -> bool {
         let (now_ns, bytes) = (segment.time_ns, segment.payload_bytes);
         let end = segment.seq.wrapping_add(bytes);
         let next = *self.next.get_or_insert(segment.seq);
@@ -336,7 +339,8 @@ impl Sender {
         if is_after(segment.seq, next) {
             self.holes.open(next, segment.seq, now_ns, segment.stamps.map(|(value, _)| value));
         }
-        self.settle_held(segment, own_reach_ns);
+        self.settle_held(segment, own_reach_ns, silence_ns);
+        self.settle_beside(segment);
         self.scales.send(end);
         self.next = Some(end);
         self.figures.bytes += u64::from(distance(end, next).min(bytes));
@@ -410,6 +414,16 @@ impl Sender {
     /// Whether data that was sent again has not been acknowledged so far.
     pub(super) fn is_stalled(&self) -> bool {
         self.in_flight() > 0 && self.is_sent_again
+    }
+
+    /// Whether most of its segments are full ones, as those of a transfer.
+    pub(super) fn sends_full_segments(&self) -> bool {
+        self.figures.bytes * 2 >= self.figures.segments * u64::from(self.mss())
+    }
+
+    /// Whether Nagle's algorithm is switched off. Of two proofs a capture may lack one acknowledgement.
+    pub(super) fn has_no_delay(&self) -> bool {
+        self.beside >= 2
     }
 
     /// Whether its data leaves so evenly that a pace may hold it back.

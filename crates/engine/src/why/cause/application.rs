@@ -30,6 +30,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     let is_brief = evidence.sums.segments_sent <= 2 * evidence.sums.pause.count;
     let is_meant = may_be_meant(evidence, mean, if is_brief { BRIEF_NS } else { LONG_NS });
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
+    facts.extend(unasked(evidence));
     let is_long = reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
         || reaches_by_segments(&evidence.sums.pause, evidence.sums.segments_sent, MIN_PAUSE_NS);
     let holds = paused >= MIN_SHARE && is_long && evidence.sums.pause.count >= least_count(evidence, MIN_PAUSES);

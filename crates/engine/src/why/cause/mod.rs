@@ -376,7 +376,18 @@ fn both_ways(evidence: &Evidence, answers: &Silences) -> Option<Fact> {
     const MANY: u64 = 2;
     let what = "pauses after which the same end went on, so that not all that followed were answers";
     let (pauses, answers) = (evidence.sums.pause.count.max(evidence.sums.went_on), answers.count);
-    (pauses > 0 && pauses * MANY >= answers).then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls")))
+    let goes_on = pauses > 0 && pauses * MANY >= answers;
+    goes_on.then(|| unless(true, fact(what, Some(Value::Count(pauses)), "polls"))).or_else(|| unasked(evidence))
+}
+
+/// The fact that the ends speak when they like, if they do: then neither answers the other, nor waits for it.
+fn unasked(evidence: &Evidence) -> Option<Fact> {
+    /// Some turns have no more than usual by chance.
+    const SOME: u64 = 3;
+    let what = "turns in which an end said more than usual: it may speak unasked, as in a chat";
+    let Sums { unasked, service, answer, .. } = &evidence.sums;
+    let are_many = *unasked > 0 && unasked * SOME >= service.count.max(answer.count);
+    are_many.then(|| unless(true, fact(what, Some(Value::Count(*unasked)), "polls")))
 }
 
 /// A fact that speaks against the cause if `is_against` holds.

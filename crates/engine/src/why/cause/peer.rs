@@ -28,7 +28,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     let turns = Turns::awaited(evidence);
     facts.extend(turns.over_all(evidence));
     facts.extend(both_ways(evidence, &evidence.sums.answer));
-    facts.extend(resets::facts(evidence, &evidence.sums.answer));
+    facts.extend(resets::facts(evidence, Role::Client));
     facts.extend(set_up::missed_handshakes(evidence));
     let lost = "segments of requests sent again: answers may be lost as well";
     facts.extend(may_be_lost(evidence).then(|| unless(true, share(lost, evidence.loss(), "tcp_info total_retrans"))));
@@ -67,7 +67,7 @@ pub fn may_be_lost(evidence: &Evidence) -> bool {
 /// Whether the peer may take its time on purpose: its answers take long, and this host serves too few requests for these to be
 /// what waits for them.
 pub fn may_take_its_time(evidence: &Evidence) -> bool {
-    evidence.source == Source::Sockets
+    evidence.source != Source::Stamps
         && reaches(evidence.sums.answer.mean_ns(), LONG_NS)
         && evidence.sums.service.count * 2 < evidence.sums.answer.count.max(1)
 }

@@ -30,12 +30,16 @@ fn in_pieces(evidence: &Evidence) -> Option<Fact> {
     })
 }
 
-/// Whether the service may take its time on purpose, although its clients pause between their requests: those that only wait, as
-/// for messages, ask again at once.
+/// Whether the service may take its time on purpose: although its clients pause between their requests, if it is idle, as those that
+/// only wait, as for messages, ask again at once; and whatever they do, where its process is not known.
 pub fn may_take_its_time(evidence: &Evidence) -> bool {
     /// The share of pauses in the time of clients that wait for long.
     const PAUSES: f64 = 0.1;
     let waited_ns = evidence.sums.times.get(Part::Service);
+    // No capture has processes.
+    if evidence.source == Source::Capture {
+        return reaches(evidence.sums.service.mean_ns(), LONG_NS);
+    }
     may_be_meant(evidence, evidence.sums.service.mean_ns(), LONG_NS)
         && evidence.paused_ns >= (evidence.paused_ns + waited_ns) * PAUSES
 }
@@ -58,7 +62,7 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     facts.extend(both_ways(evidence, &evidence.sums.service));
     facts.extend(in_pieces(evidence));
-    facts.extend(resets::facts(evidence, &evidence.sums.service));
+    facts.extend(resets::facts(evidence, Role::Server));
     facts.extend(set_up::missed_handshakes(evidence));
     facts.extend(evidence.brief_upstream().map(|asked| {
         let what = "connections to others that were found; more were over before a search";

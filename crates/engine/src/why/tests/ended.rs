@@ -61,3 +61,17 @@ fn short_connections_that_wait_less_than_counts_are_healthy() {
     evidence.answer_segments = 20;
     assert_eq!((evidence.sums.service.count, cause(&evidence)), (100, None), "{:?}", evidence.sums.service);
 }
+
+/// The last wait of a look may be cut: it is no answer more, and no answer is shorter than it was for its sake.
+#[test]
+fn a_wait_that_is_cut_by_the_end_of_the_look_is_no_answer_of_another_length() {
+    let mut answers = ByLength::default();
+    (0..3).for_each(|_| answers.add(&Silences::of(10_000_000)));
+    let mut cut = answers;
+    cut.add(&Silences::of(300_000_000));
+    cut.count_as(&answers);
+    assert_eq!(cut.up_to(20_000_000), answers.up_to(20_000_000));
+    let all = cut.up_to(u64::MAX);
+    assert!(all.mean_ns() <= Some(310e6 / 3.0) && all.sum_ns == 330_000_000, "{all:?}");
+    assert!(cut.up_to(u64::MAX).count > 3, "as many as it takes for no mean to be longer than the longest");
+}

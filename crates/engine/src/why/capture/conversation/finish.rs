@@ -18,24 +18,23 @@ impl Conversation {
         let left_open_ns = if self.is_over() { 0 } else { end_ns.saturating_sub(self.last_ns()) };
         self.leave_pending();
         self.give_up_half_closed();
-        self.idle_ns += self.silence_ns as f64 + self.unsettled.sum_ns as f64;
+        self.idle_ns += self.silence_ns as f64 + self.answering.unsettled.silent().sum_ns as f64;
         let server = 1 - self.client;
-        self.quiet[server][server].plus(&self.pauses);
+        self.quiet[server][server].plus(&self.answering.pauses.silent());
         if self.is_refused() {
             // Nothing was opened, and nobody waited.
             self.idle_ns += std::mem::take(&mut self.set_up.time_ns);
         }
         let (paths, last_ns) = ([self.path(0), self.path(1)], self.last_ns);
         self.end_set_up();
-        let spent = self.end_sending(paths);
+        let mut spent = self.end_sending(paths);
+        self.release_held(&mut spent);
         let local = self.forsaken().unwrap_or_else(|| self.local());
         let peer = 1 - local;
         let role = if local == self.client { Role::Client } else { Role::Server };
         let (own, theirs) = (spent[local], spent[peer]);
         let mut idle_ns = self.idle_ns;
-        let held_ns = self.take_held(peer, &theirs);
         let mut times = self.times(own, theirs, role, local, &mut idle_ns);
-        times.add(Part::Held, held_ns);
         let (figures, theirs) = (self.senders[local].figures, self.senders[peer].figures);
         if self.takes_few_round_trips(times.get(Part::Transfer), paths[local].base_ns) {
             let late_ns = self.requests.whole().1.min(times.get(Part::Transfer));
@@ -58,6 +57,9 @@ impl Conversation {
         let paused_ns = if role == Role::Server { self.pause_of_client() } else { 0 };
         let base_ns = way.map_or(paths[local].base_ns.saturating_sub(paused_ns), |(least_ns, _)| least_ns) as f64;
         let (answer, messages) = self.answers(&times, base_ns, role);
+        let passed_on_ns = self.take_passed_on(role, &mut times);
+        idle_ns += passed_on_ns;
+        let less = |waits: Silences| Silences { sum_ns: waits.sum_ns.saturating_sub(passed_on_ns as u64), ..waits };
         let mut set_ups = Silences::default();
         if self.set_up.syn_ns.is_some() && self.set_up.time_ns > 0.0 && !is_one_way && unopened_ns.is_none() {
             set_ups.add(self.set_up.tcp_ns + self.set_up.tls_ns);
@@ -85,16 +87,18 @@ impl Conversation {
                 busy_polls: figures.busy_ns / 1_000_000,
                 closed_polls: figures.closed_ns / 1_000_000,
                 service: if role == Role::Server {
-                    beyond.unwrap_or_else(|| self.with_within(self.served().0))
+                    less(beyond.unwrap_or_else(|| self.with_within(self.served().0)))
                 } else {
                     Silences::default()
                 },
                 answer: if role == Role::Client {
-                    beyond.unwrap_or_else(|| self.with_within(answer))
+                    less(beyond.unwrap_or_else(|| self.with_within(answer)))
                 } else {
                     Silences::default()
                 },
                 pause: self.quiet[local][local].with(&figures.pauses),
+                // Requests that can be read are known, and so are their answers.
+                unasked: if self.asked.is_none() { self.unasked.turns } else { 0 },
                 segments_sent: figures.segments,
                 segments_sent_again: figures.again,
                 segments_sent_needlessly: figures.spurious(),
@@ -135,7 +139,8 @@ impl Conversation {
                 (false, true) => Known::Path,
                 (false, false) => Known::Nothing,
             };
-            let mut times = self.senders[side].finish(self.last_ns, paths[side], knows);
+            let mut times =
+                self.senders[side].finish(self.last_ns, paths[side], knows, self.reach[side].base() < AT_SENDER_NS);
             if self.is_stream(side) {
                 // No congestion window is so small without a loss, and nobody waits for a message.
                 times.shift(Part::Distance, Part::Unexplained, f64::INFINITY);
@@ -143,6 +148,25 @@ impl Conversation {
             }
             times
         })
+    }
+
+    /// Takes out what the service waited for at others that it asked meanwhile, and returns it: that is counted on those connections.
+    fn take_passed_on(&self, role: Role, times: &mut Times) -> f64 {
+        let part = if role == Role::Server { Part::Service } else { Part::Answer };
+        let ns = times.get(part).min(self.passed_on_ns as f64);
+        times.take(part, ns);
+        ns
+    }
+
+    /// Counts as pauses what seemed to be held back by Nagle's algorithm at an end that has switched that off.
+    fn release_held(&mut self, spent: &mut [Times; 2]) {
+        for (side, times) in spent.iter_mut().enumerate() {
+            if self.senders[side].has_no_delay() {
+                let held = std::mem::take(&mut self.senders[side].figures.held);
+                self.quiet[side][side].plus(&Silences { sum_ns: times.get(Part::Held) as u64, ..held });
+                times.remove(Part::Held);
+            }
+        }
     }
 
     /// How long nothing answered its SYN: until the last copy at least, or until the end of the capture if no other copy was due
@@ -170,19 +194,6 @@ impl Conversation {
         [0, 1].into_iter().filter(is_stalled).max_by_key(stalled_ns)
     }
 
-    /// Takes what Nagle's algorithm held back at the other end out of its pauses, which it looks like. Returns it.
-    fn take_held(&mut self, peer: usize, theirs: &Times) -> f64 {
-        let mut left_ns = (self.senders[peer].figures.held.sum_ns as f64 - theirs.get(Part::Held)).max(0.0) as u64;
-        let held_ns = left_ns;
-        let within = if peer == self.client { None } else { Some(&mut self.within) };
-        for silences in [Some(&mut self.quiet[peer][peer]), within].into_iter().flatten() {
-            let ns = silences.sum_ns.min(left_ns);
-            silences.sum_ns -= ns;
-            left_ns -= ns;
-        }
-        (held_ns - left_ns) as f64
-    }
-
     /// Whether the capture has the packets of one end alone, so that nothing can be told. An end that is gone says nothing, and
     /// neither does one to which a connection cannot be opened. One whose packets the other acknowledges has sent some.
     fn is_one_way(&self) -> bool {
@@ -200,7 +211,8 @@ impl Conversation {
     fn is_stream(&self, side: usize) -> bool {
         let sender = &self.senders[side];
         let turns = self.turns[1 - side].count.max(1);
-        sender.is_paced() && sender.figures.again == 0 && sender.figures.bytes > turns * TRANSFER_BYTES
+        let is_alone = self.senders[1 - side].figures.bytes == 0 && sender.sends_full_segments();
+        (sender.is_paced() || is_alone) && sender.figures.again == 0 && sender.figures.bytes > turns * TRANSFER_BYTES
     }
 
     /// Whether transfers in so much time are answers that take a round trip or two each, so that the distance is their limit.
@@ -254,7 +266,7 @@ impl Conversation {
         for part in [Part::Distance, Part::Answer, Part::Service] {
             times.remove(part);
         }
-        times.add(served, self.within.sum_ns as f64);
+        times.add(served, self.answering.work.waits.sum_ns as f64);
         let all_ns = self.last_ns.saturating_sub(self.start_ns) as f64;
         let mut left_ns = (all_ns - times.total()).max(0.0);
         for (part, ns) in [(served, after_ns), (Part::Distance, least_ns), (Part::Unexplained, most_ns - least_ns)] {
@@ -292,13 +304,14 @@ impl Conversation {
 
     /// Adds the waits within answers to those before them.
     fn with_within(&self, before: Silences) -> Silences {
-        if self.within.count == 0 {
+        let within = &self.answering.work.waits;
+        if within.count == 0 {
             return before;
         }
         Silences {
             count: before.count.max(self.turns[self.client].count),
-            sum_ns: before.sum_ns + self.within.sum_ns,
-            longest_ns: before.longest_ns.max(self.within.longest_ns),
+            sum_ns: before.sum_ns + within.sum_ns,
+            longest_ns: before.longest_ns.max(within.longest_ns),
         }
     }
 
@@ -320,6 +333,10 @@ impl Conversation {
         const FAR_NS: u64 = 15_000_000;
         let peer = 1 - local;
         let mut times = own;
+        let work = &self.answering.work;
+        for (side, of_side) in [(local, &mut times), (peer, &mut theirs)] {
+            Part::ALL.iter().for_each(|part| of_side.take(*part, work.under_way[side].get(*part)));
+        }
         if role == Role::Client && self.is_at_server() {
             self.requests.name_at_server(&mut times, local);
         }
@@ -357,7 +374,7 @@ impl Conversation {
         let paused = if self.senders[local].is_paced() { Part::Unexplained } else { Part::Application };
         times.add(paused, quiet(local, local));
         times.add(Part::PeerPause, quiet(peer, peer));
-        let within = self.within.sum_ns as f64;
+        let within = work.waits.sum_ns as f64;
         let (asked, answered) = (quiet(peer, local), quiet(local, peer));
         match role {
             Role::Server => {

@@ -18,14 +18,14 @@ const OVERTAKEN: u64 = 200;
 const QUEUE_NS: f64 = 10e6;
 
 impl Sender {
-    /// Ends the observation. Returns the times in which it was busy.
-    pub(in crate::why::capture) fn finish(&mut self, now_ns: u64, path: Path, knows: Known) -> Times {
+    /// Ends the observation; `is_here` says that the capture was taken at its host. Returns the times in which it was busy.
+    pub(in crate::why::capture) fn finish(&mut self, now_ns: u64, path: Path, knows: Known, is_here: bool) -> Times {
         self.settle_stall(now_ns);
         let spent = std::mem::take(&mut self.since_progress);
         self.times.plus(&spent);
         self.settle_burst(now_ns, path);
         let mss = self.mss();
-        let is_flat = self.figures.again == 0 && self.flights.is_flat(mss);
+        let is_flat = is_here && self.figures.again == 0 && self.flights.is_flat(mss);
         if let Some(limited_ns) = self.scales.limited_ns(mss, is_flat) {
             let parts = [Part::Transfer, Part::RemoteQueue, Part::Distance, Part::Answer];
             self.times.shift_from(&parts, Part::ReceiverWindow, limited_ns);

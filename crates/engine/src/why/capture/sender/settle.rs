@@ -2,21 +2,21 @@
 //! window that had become small.
 
 use super::{
-    super::{super::Part, sequence::is_after},
+    super::{
+        super::{
+            Part,
+            connection::{FEW_SEGMENTS, SHORTEST_TIMEOUT_NS, SLOW_START_ROUNDS},
+        },
+        sequence::is_after,
+    },
     Path, Sender,
 };
 use crate::rtt::native::Segment;
 
-/// A loss with fewer segments in flight shows by a timeout, because too few acknowledgements follow it.
-const FEW_SEGMENTS: u32 = 4;
 /// A packet that is late by less was overtaken and not lost, where no round trip is known.
 const OVERTAKEN_NS: u64 = 3_000_000;
-/// A sender waits at least this long before it takes silence for a loss, however short the round trip.
-const SHORTEST_TIMEOUT_NS: u64 = 5_000_000;
 /// The least timeout of Linux beside duplicate acknowledgements (TCP_RTO_MIN is 200 ms).
 const RTO_NS: u64 = 180_000_000;
-/// Round trips of a burst in which slow start shows.
-const SLOW_START_ROUNDS: u64 = 10;
 
 impl Sender {
     /// Data that was sent again without any answer stalled until now.
@@ -82,16 +82,38 @@ impl Sender {
         }
     }
 
-    /// A small segment that follows a delayed acknowledgement at once was held back for it (Nagle).
-    pub(super) fn settle_held(&mut self, segment: &Segment, own_reach_ns: u64) {
+    /// A small segment that follows a delayed acknowledgement at once was held back for it (Nagle). What it waited is taken out of
+    /// the silence as far as it did not count as data under way.
+    pub(super) fn settle_held(&mut self, segment: &Segment, own_reach_ns: u64, silence_ns: &mut u64) {
         let Some((passed_ns, waited_ns)) = self.delayed.take() else {
             return;
         };
-        let soon_ns = own_reach_ns + own_reach_ns / 2 + 2_000_000;
-        if segment.time_ns.saturating_sub(passed_ns) <= soon_ns && segment.payload_bytes < self.mss() {
+        let after_ns = segment.time_ns.saturating_sub(passed_ns);
+        if after_ns <= soon_ns(own_reach_ns) && segment.payload_bytes < self.mss() {
             self.figures.held.add(waited_ns);
-            self.times.shift(Part::Answer, Part::Held, waited_ns as f64);
+            let left_ns = self.times.shift_from(&[Part::Answer], Part::Held, waited_ns as f64);
+            let silent_ns = silence_ns.saturating_sub(after_ns).min(left_ns as u64);
+            *silence_ns -= silent_ns;
+            self.times.add(Part::Held, silent_ns as f64);
         }
+    }
+
+    /// Nagle's algorithm lets no small segment leave before the small one before is acknowledged, but for the end of the data. Where
+    /// two are under way beside each other, nothing is held back.
+    pub(super) fn settle_beside(&mut self, segment: &Segment) {
+        let is_tiny = segment.payload_bytes * 2 < self.mss();
+        let is_beside = self.was_tiny && !self.has_all_acknowledged(segment.seq);
+        self.beside += u64::from(is_tiny && is_beside && !segment.has(Segment::FIN));
+        self.was_tiny = is_tiny;
+    }
+
+    /// Whether data that leaves now has not waited for an acknowledgement, nor TCP to divide it: what was sent before had room for more,
+    /// and some of it is under way, or was acknowledged long ago.
+    pub(in crate::why::capture) fn leaves_by_itself(&self, now_ns: u64, own_reach_ns: u64) -> bool {
+        let is_acknowledged = self.in_flight() == 0;
+        !self.last_full
+            && !self.is_transferring()
+            && (!is_acknowledged || now_ns.saturating_sub(self.progress_ns) > soon_ns(own_reach_ns))
     }
 
     /// Judges a burst after idleness: slow start, if later round trips carried more than the first, and before the idleness
@@ -113,4 +135,9 @@ impl Sender {
         self.times.shift(Part::Transfer, Part::SlowStart, slow);
         self.figures.slow_starts.add(slow as u64);
     }
+}
+
+/// The time within which data leaves that has waited for an acknowledgement, from when that passes.
+fn soon_ns(own_reach_ns: u64) -> u64 {
+    own_reach_ns + own_reach_ns / 2 + 2_000_000
 }

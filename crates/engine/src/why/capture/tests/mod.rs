@@ -5,6 +5,7 @@ mod interfaces;
 mod late;
 mod limits;
 mod requests;
+mod turns;
 mod unanswered;
 
 use etherparse::{PacketBuilder, TcpOptionElement};
@@ -33,6 +34,8 @@ struct Wire {
     sack: Option<(u32, u32)>,
     /// How payloads begin.
     payload: &'static [u8],
+    /// The addresses of client and server.
+    addresses: [[u8; 4]; 2],
     port: u16,
     client_port: u16,
     /// How much later packets of the client pass a second interface, if there is one, and those of the server sooner.
@@ -50,6 +53,7 @@ impl Wire {
             stamps: None,
             sack: None,
             payload: &[],
+            addresses: [CLIENT.0, SERVER.0],
             port: SERVER.1,
             client_port: CLIENT.1,
             second: None,
@@ -61,8 +65,8 @@ impl Wire {
     fn packet(&mut self, after_ns: u64, end: End, seq: u32, flags: &str, window: u16, payload: usize) {
         self.now_ns += after_ns;
         let (src, dst, peer) = match end {
-            End::Client => ((CLIENT.0, self.client_port), (SERVER.0, self.port), 1),
-            End::Server => ((SERVER.0, self.port), (CLIENT.0, self.client_port), 0),
+            End::Client => ((self.addresses[0], self.client_port), (self.addresses[1], self.port), 1),
+            End::Server => ((self.addresses[1], self.port), (self.addresses[0], self.client_port), 0),
         };
         let builder = PacketBuilder::ipv4(src.0, dst.0, 64).tcp(src.1, dst.1, seq, window);
         let builder = if flags.contains('A') { builder.ack(self.sent[peer]) } else { builder };
