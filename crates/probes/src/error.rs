@@ -69,7 +69,7 @@ pub enum Error {
         io: io::Error,
     },
     /// The kernel is too old for some programs.
-    #[error("this kernel has no bpf_loop, which {what} need: Linux 5.17 or later has it")]
+    #[error("this kernel has no bpf_loop, without which it cannot load {what}: Linux 5.17 or later has it")]
     NoLoop {
         /// The programs.
         what: &'static str,

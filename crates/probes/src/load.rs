@@ -21,7 +21,7 @@ use nix::libc;
 use crate::{
     Error,
     error::{io_error, load_remedy},
-    host::Capability,
+    host::{self, Capability},
     vantage::failed,
 };
 
@@ -73,6 +73,11 @@ pub(crate) fn configure(
 /// Loads an opened object into the kernel.
 pub(crate) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
     object.load().map_err(|error| failure(what, &error))
+}
+
+/// The same for programs that call bpf_loop: a kernel that lacks it refuses them as it refuses any wrong program.
+pub(crate) fn load_looping(what: &'static str, object: OpenObject) -> Result<Object, Error> {
+    load(what, object).map_err(|error| if host::has_loop() { error } else { Error::NoLoop { what } })
 }
 
 /// Returns the maps of a loaded object in their order, for [`load_more`].

@@ -275,5 +275,5 @@ fn load_object(spec: &Spec<'_>, bytes: &[u8], shared: Option<&mut Object>) -> Re
     if let (Some(chain), Some(mut map)) = (spec.chain, object.maps_mut().find(|map| map.name() == "chain")) {
         map.reuse_fd(chain.open()?.as_fd()).map_err(failed("share", "chain"))?;
     }
-    load::load(spec.what, object)
+    load::load_looping(spec.what, object)
 }

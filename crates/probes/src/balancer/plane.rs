@@ -509,5 +509,5 @@ pub(super) fn load_object(
             _ => {}
         }
     }
-    load::load(WHAT, object)
+    load::load_looping(WHAT, object)
 }

@@ -6,11 +6,7 @@ use dwell_engine::layers::{Config, DevicePoint, HopTime};
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use zerocopy::IntoBytes;
 
-use super::{
-    GENERATION,
-    kernel::{self, Kernel},
-    refused,
-};
+use super::{GENERATION, kernel::Kernel, refused};
 use crate::{
     Error, load,
     vantage::{failed, read_percpu},
@@ -50,7 +46,7 @@ impl Devices {
         let mut object = load::open(WHAT, bytes)?;
         let entries = |name: &str| (name == ROWS).then(|| config.rows());
         load::configure(&mut object, entries, &[(".rodata.program", config.to_core().as_bytes())])?;
-        Ok(Devices { links: Vec::new(), object: kernel::load(WHAT, object)?, generation: 0 })
+        Ok(Devices { links: Vec::new(), object: load::load_looping(WHAT, object)?, generation: 0 })
     }
 
     /// Starts to watch.

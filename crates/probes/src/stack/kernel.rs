@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use libbpf_rs::{
-    Object, OpenObject, ProgramType,
+    ProgramType,
     btf::{
         Btf,
         types::{Func, Typedef},
@@ -12,16 +12,7 @@ use libbpf_rs::{
 use serde::Serialize;
 
 use super::hooks::Attach;
-use crate::{
-    Error,
-    host::{self, Capability},
-    load,
-};
-
-/// Loads programs that call bpf_loop.
-pub(super) fn load(what: &'static str, object: OpenObject) -> Result<Object, Error> {
-    load::load(what, object).map_err(|error| if host::has_loop() { error } else { Error::NoLoop { what } })
-}
+use crate::host::{self, Capability};
 
 /// Why a hook cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]

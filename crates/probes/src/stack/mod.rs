@@ -136,7 +136,7 @@ impl Probe {
             _ => None,
         };
         load::configure(&mut object, entries, &[(".rodata.program", config.to_core().as_bytes())])?;
-        let mut object = kernel::load(WHAT, object)?;
+        let mut object = load::load_looping(WHAT, object)?;
         let passages = Events::open(&load::map(&mut object, PASSAGES), decode)?;
         for process in &options.processes {
             if !Path::new(&format!("/proc/{process}")).exists() {
