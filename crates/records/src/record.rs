@@ -11,7 +11,7 @@ use dwell_engine::{
     why,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{GrayFailure, ResponseSummary, Shift, SocketEnd, Sockets, Summary, Top};
 
@@ -358,7 +358,7 @@ impl Status {
 }
 
 /// Whether the latencies of a run were as they must be, with `--fail-if`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "verdict")]
 pub struct Verdict {
     /// Whether the run has failed: a condition holds, or one cannot be judged because there was no sample.
@@ -368,12 +368,12 @@ pub struct Verdict {
 }
 
 /// A condition of `--fail-if` and the figure that it was compared with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "condition")]
 pub struct ConditionOutcome {
     /// The condition, as it was given.
     pub condition: String,
-    /// The method, segment or buffer that the figure is of. Null for all methods together.
+    /// The method, segment, buffer or backend that the figure is of. Null for all methods together.
     pub of: Option<String>,
     /// The number of samples.
     pub count: u64,
@@ -407,7 +407,7 @@ pub enum Verb {
 }
 
 /// The processor time that dwell used since it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "cost")]
 pub struct Cost {
     /// Processor time of the process, in user and kernel mode.
@@ -425,7 +425,8 @@ pub struct Cost {
 
 impl Cost {
     /// Divides by the packets that passed.
-    pub(crate) fn over(self, packets: u64) -> Cost {
+    #[must_use]
+    pub fn over(self, packets: u64) -> Cost {
         let each =
             |ns: Option<u64>| ns.filter(|_| packets > 0).map(|ns| (ns as f64 / packets as f64 * 10.0).round() / 10.0);
         Cost { cpu_ns_per_packet: each(self.cpu_ns), bpf_ns_per_packet: each(self.bpf_ns), ..self }

@@ -30,7 +30,9 @@ pub struct ResponseLine<'a> {
     pub interface: Option<u32>,
     /// What it is of.
     pub of: &'a ResponsesOf,
-    /// The end of its last epoch on the source's clock.
+    /// The beginning of its first epoch on the source's clock.
+    pub first_ns: u64,
+    /// The end of its last epoch.
     pub last_ns: u64,
     /// The number of its epochs.
     pub epochs: u64,

@@ -131,6 +131,10 @@ fn object(kind: &str, header: &Value, body: &Value) -> Value {
         let more: Vec<_> = more.cloned().collect();
         required.extend(more);
     }
+    // An instant is written one way: 2026-11-21T05:10:00.123456789Z.
+    if let Some(time) = properties.get_mut("time") {
+        (time["minLength"], time["maxLength"]) = (json!(30), json!(30));
+    }
     json!({
         "description": body["description"],
         "type": "object",

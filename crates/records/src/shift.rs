@@ -18,6 +18,8 @@ pub struct Shift<'a> {
     pub verb: Verb,
     /// The time of the comparison on the source's clock.
     pub end_ns: u64,
+    /// The length of the intervals that are compared.
+    pub interval_ns: u64,
     /// One comparison per key, in the order of the keys; segments in the order in which bytes pass them.
     pub compared: &'a [Comparison<ShiftKey>],
 }

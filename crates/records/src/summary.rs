@@ -34,7 +34,9 @@ pub struct FlowKey {
 pub struct FlowLine<'a> {
     /// Its key.
     pub key: FlowKey,
-    /// The time of its last sample on the source's clock.
+    /// The time of its first sample on the source's clock.
+    pub first_ns: u64,
+    /// The time of its last sample.
     pub last_ns: u64,
     /// What `src` is, if the packets that opened the flow were seen.
     pub src_role: Option<Role>,
@@ -55,6 +57,7 @@ pub struct Summary {
 
 #[derive(Debug, Clone, Default)]
 struct Flow {
+    first_ns: u64,
     last_ns: u64,
     src_role: Option<Role>,
     figures: Figures,
@@ -62,6 +65,9 @@ struct Flow {
 
 impl Flow {
     fn add(&mut self, sample: &Sample) {
+        if self.figures.histogram.count() == 0 {
+            self.first_ns = sample.time_ns;
+        }
         self.last_ns = sample.time_ns;
         self.src_role = sample.src_role;
         self.figures.add(sample);
@@ -108,6 +114,7 @@ impl Summary {
             .iter()
             .map(|(key, flow)| FlowLine {
                 key: *key,
+                first_ns: flow.first_ns,
                 last_ns: flow.last_ns,
                 src_role: flow.src_role,
                 figures: &flow.figures,

@@ -67,6 +67,8 @@ impl Checker<'_> {
                 }
                 "minItems" => rule.as_u64() <= Some(list(value).len() as u64),
                 "maxItems" => rule.as_u64() >= Some(list(value).len() as u64),
+                "minLength" => value.as_str().is_none_or(|text| rule.as_u64() <= Some(text.chars().count() as u64)),
+                "maxLength" => value.as_str().is_none_or(|text| rule.as_u64() >= Some(text.chars().count() as u64)),
                 word if WORDS.contains(&word) => true,
                 word => return Err(format!("{at}: unknown keyword {word}")),
             };

@@ -113,7 +113,10 @@ impl Baseline {
     pub fn write<E>(&self, end_ns: u64, write: impl FnOnce(&Record<'_>) -> Result<(), E>) -> Result<(), E> {
         match &self.content {
             Content::Record(_) => Ok(()),
-            Content::Compare(run) => write(&Record::Shift(&Shift { verb: self.verb, end_ns, compared: &run.last })),
+            Content::Compare(run) => {
+                let (verb, interval_ns) = (self.verb, self.interval_ns);
+                write(&Record::Shift(&Shift { verb, end_ns, interval_ns, compared: &run.last }))
+            }
         }
     }
 

@@ -102,3 +102,36 @@ fn response_says_in_its_last_object_what_was_lost() {
     assert_eq!((&status["type"], &status["last"]), (&"response.status".into(), &true.into()), "{run}");
     assert_eq!((&status["lost"], &status["counters"]["packets"]), (&0.into(), &everyday().len().into()), "{run}");
 }
+
+/// Words for one thing: the one that keys, columns and metrics have, and those that they do not have.
+const WORDS: [(&str, &[&str]); 4] = [
+    ("retransmitted", &["retransmission", "retransmissions", "resent", "again"]),
+    ("interval", &["length", "window"]),
+    ("native", &["driver"]),
+    ("proto", &["protocol"]),
+];
+
+/// Of the columns, `why` is left, which says what became of rows.
+#[test]
+fn one_thing_has_one_word_in_keys_columns_and_metrics() {
+    let schema = schema();
+    let objects = schema["$defs"].as_object().unwrap();
+    let keys =
+        objects.values().filter_map(|object| object["properties"].as_object()).flatten().map(|(key, _)| key.clone());
+    let folder = |path: &str| format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
+    let columns = ["schema", "latency", "backend", "gray"]
+        .map(|name| fs::read_to_string(folder(&format!("crates/store/src/{name}.sql"))).unwrap());
+    let columns = columns.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with('\t'));
+    let columns = columns.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    let dashboards = ["fleet", "host", "lb"]
+        .map(|name| fs::read_to_string(folder(&format!("dist/grafana/dwell-{name}.json"))).unwrap());
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
+    let metrics = dashboards.iter().flat_map(|text| text.split(|letter| !is_of_name(letter)));
+    let metrics = metrics.filter(|word| word.starts_with("dwell_")).map(str::to_owned);
+    let names: std::collections::BTreeSet<String> = keys.chain(columns).chain(metrics).collect();
+    assert!(names.len() > 300, "{names:?}");
+    let other =
+        |name: &&String| name.split(['_', '-']).any(|word| WORDS.iter().any(|(_, others)| others.contains(&word)));
+    let others: Vec<_> = names.iter().filter(other).collect();
+    assert!(others.is_empty(), "{others:?}");
+}

@@ -43,7 +43,7 @@ impl Metric {
             Metric::Rtt => "rtt",
             Metric::Response => "response",
             Metric::SendBuffer => "send-buffer",
-            Metric::Retransmissions => "retransmissions",
+            Metric::Retransmissions => "retransmitted",
             Metric::Rate => "rate",
         }
     }

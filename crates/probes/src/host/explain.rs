@@ -101,7 +101,7 @@ pub fn explain(facts: &Facts, plan: &Plan, requirements: &Requirements) -> Repor
     Report {
         kind: "doctor.report",
         schema: "dwell/2",
-        time: jiff::Timestamp::try_from(facts.time).unwrap_or_default().to_string(),
+        time: format!("{:.9}", jiff::Timestamp::try_from(facts.time).unwrap_or_default()),
         host: None,
         binary: requirements.binary,
         kernel: facts.kernel.clone(),
@@ -487,7 +487,7 @@ mod tests {
         let json = serde_json::to_value(report(&host())).unwrap();
         assert_eq!(json["type"], "doctor.report");
         assert_eq!(json["schema"], "dwell/2");
-        assert_eq!(json["time"], "1970-01-02T00:00:00Z");
+        assert_eq!(json["time"], "1970-01-02T00:00:00.000000000Z");
         assert_eq!(json["possible"], false, "eth0 is taken, so `lb run` cannot");
         let fact = |key: &str| {
             let facts = json["facts"].as_array().unwrap();

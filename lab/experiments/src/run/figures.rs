@@ -79,7 +79,7 @@ pub(super) fn of_dwell(text: &str) -> Result<Figures> {
         rtt: ns("/network_rtt/mean_ns"),
         min_rtt: ns("/network_rtt/min_ns"),
         bytes: summary["sent_bytes"].as_u64(),
-        retransmissions: summary["retransmissions"].as_u64(),
+        retransmissions: summary["retransmitted"].as_u64(),
         send_buffer: ns("/sender_delay/mean_ns"),
     })
 }
@@ -122,7 +122,7 @@ mod tests {
     fn the_summary_of_the_busiest_connection_counts() {
         let line = |flow: &str, sent: u64| {
             format!(
-                r#"{{"type":"run.summary","flow":{flow},"sent_bytes":{sent},"network_rtt":{{"mean_ns":{sent},"min_ns":5}},"retransmissions":2,"sender_delay":{{"mean_ns":null}}}}"#
+                r#"{{"type":"run.summary","flow":{flow},"sent_bytes":{sent},"network_rtt":{{"mean_ns":{sent},"min_ns":5}},"retransmitted":2,"sender_delay":{{"mean_ns":null}}}}"#
             )
         };
         let text =

@@ -41,7 +41,7 @@ struct Record {
     rtt_ns: Option<u64>,
     min_rtt_ns: Option<u64>,
     bytes: Option<u64>,
-    retransmissions: Option<u64>,
+    retransmitted: Option<u64>,
     send_buffer_ns: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Record {
             rtt_ns: ns(figures.rtt),
             min_rtt_ns: ns(figures.min_rtt),
             bytes: figures.bytes,
-            retransmissions: figures.retransmissions,
+            retransmitted: figures.retransmissions,
             send_buffer_ns: ns(figures.send_buffer),
         }
     }
@@ -95,7 +95,7 @@ impl Record {
             &ms(self.rtt_ns),
             &ms(self.min_rtt_ns),
             &count(self.bytes),
-            &count(self.retransmissions),
+            &count(self.retransmitted),
             &ms(self.send_buffer_ns),
         ])
     }

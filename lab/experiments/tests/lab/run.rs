@@ -17,7 +17,7 @@ fn root_three_programs_report_on_one_connection() {
         assert!(object["min_rtt_ns"].as_u64() >= Some(50_000_000), "{object}");
         assert!(object["rtt_ns"].as_u64() >= object["min_rtt_ns"].as_u64(), "{object}");
         assert!(object["bytes"].as_u64() > Some(1_000_000), "{object}");
-        assert!(object["retransmissions"].is_u64(), "{object}");
+        assert!(object["retransmitted"].is_u64(), "{object}");
     }
     // Only dwell run sees the send buffer.
     assert!(objects[2]["send_buffer_ns"].as_u64() > Some(10_000_000), "{run}");

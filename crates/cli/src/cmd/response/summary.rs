@@ -41,6 +41,7 @@ struct Line {
     name: String,
     interface: Option<u32>,
     of: ResponsesOf,
+    first_ns: u64,
     last_ns: u64,
     epochs: u64,
     valid: u64,
@@ -110,6 +111,9 @@ impl Summary {
         let line = self.lines.entry(group).or_default();
         (line.name, line.of) = (name, of);
         line.interface = (self.by == SummaryBy::Flow).then_some(record.interface);
+        if line.epochs == 0 {
+            line.first_ns = response.end_ns().saturating_sub(record.epoch.epoch_ns);
+        }
         line.last_ns = response.end_ns();
         line.epochs += 1;
         if let (true, Some(ns)) = (response.is_valid(), response.response_ns) {
@@ -140,6 +144,7 @@ impl Line {
             name: &self.name,
             interface: self.interface,
             of: &self.of,
+            first_ns: self.first_ns,
             last_ns: self.last_ns,
             epochs: self.epochs,
             valid: self.valid,

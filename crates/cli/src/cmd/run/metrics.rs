@@ -32,7 +32,7 @@ const SEEN: Family = Family::counter("dwell_run_connections_total", &[], "Connec
 const SENT: Family = Family::counter("dwell_run_sent_bytes_total", &[], "Bytes that the other end acknowledged.");
 const RECEIVED: Family = Family::counter("dwell_run_received_bytes_total", &[], "Bytes received in order.");
 const RETRANSMISSIONS: Family =
-    Family::counter("dwell_run_retransmissions_total", &[], "Segments that were retransmitted.");
+    Family::counter("dwell_run_retransmitted_total", &[], "Segments that were retransmitted.");
 const OUT_OF_ORDER: Family =
     Family::counter("dwell_run_out_of_order_total", &[], "Segments that arrived out of order.");
 const CPU: Family = Family::counter("dwell_run_cpu_seconds_total", &[], "Processor time of dwell itself.");

@@ -204,7 +204,7 @@ fn the_detail_of_a_flow_has_a_bar_that_fills_its_width() {
       shortest rtt       47.5 ms
       response                 -
       send-buffer         100 ms                         █
-      retransmissions         12                         █
+      retransmitted           12                         █
       rate                 320 M                         █
 
     Where its time went since dwell saw it, by the kernel's clocks

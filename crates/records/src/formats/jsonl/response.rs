@@ -64,6 +64,8 @@ pub(super) struct SummaryObject<'a> {
     interface: Option<Cow<'a, str>>,
     #[serde(flatten)]
     of: &'a ResponsesOf,
+    /// The time from the beginning of the first epoch to the end of the last.
+    interval_ns: u64,
     /// The epochs of the flow, server or prefix.
     epochs: u64,
     /// Epochs with a valid estimate.
@@ -84,6 +86,7 @@ pub(super) fn summary(summary: &ResponseSummary<'_>, objects: &mut Objects<'_>) 
         let body = SummaryObject {
             interface: line.interface.and_then(|interface| objects.source.interfaces.label(interface)),
             of: line.of,
+            interval_ns: line.last_ns.saturating_sub(line.first_ns),
             epochs: line.epochs,
             valid_epochs: line.valid,
             latency: line.latency(),

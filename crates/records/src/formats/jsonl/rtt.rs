@@ -82,6 +82,7 @@ pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
         let body = SummaryObject {
             interface: objects.source.interfaces.label(key.interface),
             flow: Some(objects.flow(&key.src, &key.dst, key.protocol, flow.src_role)),
+            interval_ns: Some(flow.last_ns.saturating_sub(flow.first_ns)),
             echo_id: key.protocol.is_icmp().then_some(key.src.port),
             tunnel: key.tunnel.label(),
             latency: LatencyObject::new(Some(key.method.name()), &flow.figures.histogram),
@@ -93,6 +94,7 @@ pub(super) fn summary(summary: &Summary, objects: &mut Objects<'_>) {
         let body = SummaryObject {
             interface: None,
             flow: None,
+            interval_ns: None,
             echo_id: None,
             tunnel: None,
             latency: LatencyObject::new(Some(method.name()), &other.histogram),
@@ -209,6 +211,8 @@ pub(super) struct SummaryObject<'a> {
     interface: Option<Cow<'a, str>>,
     /// The flow, from the end that sent packets to the end that answered. Null for all flows beyond the limit together.
     flow: Option<FlowObject>,
+    /// The time from the first of the samples to the last, 0 if there is one. Null for all flows beyond the limit together.
+    interval_ns: Option<u64>,
     /// The identifier of an ICMP echo.
     echo_id: Option<u16>,
     /// What encloses the packets, as in "vlan 7". Null if nothing does.

@@ -31,6 +31,8 @@ pub(super) struct ShiftObject<'a, K> {
     ratio: Option<f64>,
     /// The probability of a change as large as this without a shift.
     chance: Option<f64>,
+    /// The length of an interval.
+    interval_ns: u64,
     /// The numbers of intervals.
     intervals: [usize; 2],
     /// The numbers of samples in the median interval: stamped bytes, round trips or responses.
@@ -79,15 +81,15 @@ pub(super) fn comparison(shift: &Shift<'_>, objects: &mut Objects<'_>) {
                     direction: Direction::name(segment.direction()),
                     part_of: segment.part_of().map(Segment::name),
                 };
-                objects.write(time_ns, &object(&key, one));
+                objects.write(time_ns, &object(&key, one, shift));
             }
-            ShiftKey::RoundTrips(key) => objects.write(time_ns, &object(key, one)),
-            ShiftKey::Responses(key) => objects.write(time_ns, &object(key, one)),
+            ShiftKey::RoundTrips(key) => objects.write(time_ns, &object(key, one, shift)),
+            ShiftKey::Responses(key) => objects.write(time_ns, &object(key, one, shift)),
         }
     }
 }
 
-fn object<'a, K>(key: &'a K, one: &'a Comparison<ShiftKey>) -> ShiftObject<'a, K> {
+fn object<'a, K>(key: &'a K, one: &'a Comparison<ShiftKey>, shift: &Shift<'_>) -> ShiftObject<'a, K> {
     let pair = |figure| one.changes.get(&figure).map(|change| [change.was_ns, change.is_ns]);
     ShiftObject {
         key,
@@ -95,6 +97,7 @@ fn object<'a, K>(key: &'a K, one: &'a Comparison<ShiftKey>) -> ShiftObject<'a, K
         by: one.by.map(figure_name),
         ratio: one.change().map(|change| rounded(change.ratio())),
         chance: one.chance,
+        interval_ns: shift.interval_ns,
         intervals: one.intervals,
         samples: one.samples,
         p50_ns: pair(Figure::Median),

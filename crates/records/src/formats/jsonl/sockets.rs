@@ -53,7 +53,7 @@ pub(super) struct SocketObject<'a> {
     /// The slow-start threshold, in segments. Null before the first loss.
     ssthresh: Option<u32>,
     /// Segments that were retransmitted in the interval.
-    retransmissions: u32,
+    retransmitted: u32,
     /// Segments that arrived out of order in the interval.
     out_of_order: Option<u32>,
     /// Bytes in the send buffer that have not been sent yet.
@@ -91,7 +91,7 @@ pub(super) fn interval(interval: &Sockets<'_>, objects: &mut Objects<'_>) {
             receive_throughput_bps: bps(socket.received_bytes()),
             cwnd: socket.cwnd(),
             ssthresh: socket.ssthresh(),
-            retransmissions: socket.retransmissions(),
+            retransmitted: socket.retransmissions(),
             out_of_order: socket.out_of_order(),
             notsent_bytes: account.reading.info.notsent_bytes,
             notsent_lowat: account.setting.notsent_lowat,
@@ -151,7 +151,7 @@ struct Totals {
     /// The rate of received bytes, in bits per second.
     receive_throughput_bps: Option<u64>,
     /// Segments that were retransmitted.
-    retransmissions: u64,
+    retransmitted: u64,
     /// Segments that arrived out of order.
     out_of_order: Option<u64>,
     /// The share of the time of bytes in the send buffer, from 0 to 1.
@@ -177,7 +177,7 @@ impl Totals {
             received_bytes: total.received_bytes,
             throughput_bps: bps(total.acked_bytes),
             receive_throughput_bps: bps(total.received_bytes),
-            retransmissions: total.retransmissions,
+            retransmitted: total.retransmissions,
             out_of_order: total.out_of_order,
             sender_share: share(|shares| shares.sender),
             network_share: share(|shares| shares.network),

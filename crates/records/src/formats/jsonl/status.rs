@@ -20,7 +20,8 @@ pub(super) struct StatusObject<'a> {
     lost: u64,
     /// What dwell itself used.
     cost: Cost,
-    /// Totals by name. Each verb has its own names.
+    /// Totals by name. Each verb has its own names. Where they are not 0, all verbs have `lines_lost`, lines that could not be
+    /// written to the file of `--write`, and `store_rows_dropped` and `store_rows_failed`, rows that are missing in the store.
     counters: BTreeMap<&'a str, u64>,
     /// The outcome of `--fail-if`. Null without that option, and before the run is over.
     fail_if: Option<&'a Verdict>,

@@ -64,7 +64,7 @@ pub(super) struct RowObject<'a> {
     /// Segments with data that were sent, including those sent again.
     segments_sent: Option<u64>,
     /// Segments that were sent again.
-    retransmissions: Option<u64>,
+    retransmitted: Option<u64>,
     /// Acknowledged bits per second.
     sent_bps: Option<u64>,
     /// Received bits per second.
@@ -119,7 +119,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         response_ns: figures.response_ns,
         send_buffer_ns: figures.send_buffer_ns,
         segments_sent: figures.segments_sent,
-        retransmissions: figures.retransmissions,
+        retransmitted: figures.retransmissions,
         sent_bps: figures.sent_bps,
         received_bps: figures.received_bps,
         rate_bps: figures.rate_bps,

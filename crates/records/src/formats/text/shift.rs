@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn written(format: &mut dyn Format, compared: &[Comparison<ShiftKey>]) -> String {
-        let shift = Shift { verb: Verb::Stack, end_ns: 1_000_000_000, compared };
+        let shift = Shift { verb: Verb::Stack, end_ns: 1_000_000_000, interval_ns: 1_000_000_000, compared };
         let mut out = Vec::new();
         format.write(&Record::Shift(&shift), &samples::source(), &mut out);
         String::from_utf8(out).unwrap()
