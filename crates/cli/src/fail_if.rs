@@ -119,6 +119,7 @@ fn subject(text: &str, start: usize, end: usize, vocabulary: &Vocabulary) -> Res
     let name = words.iter().map(|(_, word)| *word).collect::<Vec<_>>().join(" ");
     match vocabulary.names.contains(&name) {
         true => Ok((Some(name), figure)),
+        false if vocabulary.names.is_empty() => Err(wrong(text, *at, "a figure comes first, as in p99>50ms")),
         false => {
             let (kind, known) = (vocabulary.kind, vocabulary.names.join(", "));
             Err(wrong(text, *at, &format!("'{name}' is not a {kind}; before a figure, write {known}")))

@@ -6,7 +6,7 @@ use dwell_engine::{
     balance::{Forward, Protocol, WhenStale},
     units::nanos,
 };
-use dwell_records::{LatencyObject, Object};
+use dwell_records::{Cost, LatencyObject, Object, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,12 @@ pub struct Status {
     pub leaving: Vec<BackendStatus>,
     /// Conditions that an operator should know about.
     pub warnings: Vec<String>,
+    /// What the process of the balancer used, and its program in the kernel since that process loaded it.
+    #[serde(default)]
+    pub cost: Cost,
+    /// The outcome of `--fail-if`. Null without that option.
+    #[serde(default)]
+    pub fail_if: Option<Verdict>,
 }
 
 impl Status {

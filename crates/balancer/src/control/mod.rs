@@ -152,6 +152,8 @@ pub struct Balancer {
     figures: IntervalFigures,
     /// The weights in the configuration file.
     file_weights: BTreeMap<(VipKey, IpAddr), f64>,
+    /// The packets that the data plane had seen before this process loaded its program.
+    packets_before: u64,
     /// The state of the VIPs that route by connection ID.
     zero: zero_rtt::ZeroRttState,
     /// Who has sent the request that is being answered; none outside of a request.
@@ -243,6 +245,7 @@ impl Balancer {
             unchecked: None,
             figures: IntervalFigures::default(),
             file_weights: BTreeMap::new(),
+            packets_before: 0,
             zero: zero_rtt::ZeroRttState::default(),
             requester: None,
             unsaved: None,
@@ -268,6 +271,7 @@ impl Balancer {
             StartKind::TakenOver | StartKind::Replaced { .. } => saved,
             StartKind::New => SavedState::default(),
         };
+        self.packets_before = self.plane.counters()?.packets();
         let saved = saved.reconcile(&mut self.plane, config.limits)?;
         self.state = saved.state.clone();
         let slots: Vec<u16> = self.plane.vips().filter_map(|(_, vip)| vip.zero_slot).collect();

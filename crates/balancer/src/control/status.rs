@@ -12,6 +12,8 @@ use dwell_probes::{
     XdpMode,
     balancer::{ActiveConnections, CidEvent, Load, Plane, Reason},
 };
+use dwell_records::Cost;
+use dwell_socket::clock::process_cpu_ns;
 
 use super::{
     Balancer,
@@ -47,7 +49,7 @@ impl Balancer {
             version: env!("CARGO_PKG_VERSION").into(),
             interface: self.config.interface.clone(),
             config: self.config.path.display().to_string(),
-            loaded: self.loaded.to_string(),
+            loaded: format!("{:.9}", self.loaded),
             interval_ns: nanos(self.config.interval),
             interval_work_ns: self.figures.work.map(nanos),
             plane: self.plane_status(),
@@ -55,7 +57,21 @@ impl Balancer {
             vips: self.vips.iter().map(|run| self.vip_status(run)).collect(),
             leaving: leaving.map(|(number, real)| self.leaving_status(*number, real)).collect(),
             warnings: self.warnings(),
+            cost: self.cost(),
+            fail_if: None,
         }
+    }
+
+    fn cost(&self) -> Cost {
+        let runs = self.plane.run_time();
+        let cost = Cost {
+            cpu_ns: Some(process_cpu_ns()),
+            bpf_runs: runs.map(|(runs, _)| runs),
+            bpf_ns: runs.map(|(_, ns)| ns),
+            ..Cost::default()
+        };
+        let packets = self.figures.counters.as_ref().map_or(0, |counters| counters.packets());
+        cost.over(packets.saturating_sub(self.packets_before))
     }
 
     pub(super) fn plane_status(&self) -> PlaneStatus {

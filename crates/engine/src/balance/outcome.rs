@@ -185,6 +185,11 @@ impl Counters {
         }
     }
 
+    /// Returns the number of all packets.
+    pub fn packets(&self) -> u64 {
+        self.reasons.iter().sum()
+    }
+
     /// Returns the number of packets with this reason.
     pub fn get(&self, reason: Reason) -> u64 {
         self.reasons[reason as usize]

@@ -396,6 +396,13 @@ impl Plane {
         Ok(Counters::sum(&cpus))
     }
 
+    /// Returns the number of runs of the program that balances and their time in nanoseconds since it was loaded, if the kernel
+    /// counts them (sysctl kernel.bpf_stats_enabled).
+    pub fn run_time(&self) -> Option<(u64, u64)> {
+        let program = |name| load::run_time(&load::find_program(&self.object, name)?);
+        [PROGRAM, CHAINED].into_iter().filter_map(program).find(|(runs, _)| *runs > 0)
+    }
+
     /// Returns the traffic of each VIP, by its number; index 0 is empty.
     ///
     /// # Errors

@@ -8,13 +8,14 @@ use dwell_balancer::{
     control::last_heartbeat,
     plan::Phase,
 };
-use dwell_engine::balance::VipKey;
-use dwell_records::{Latency, LatencyObject, counted};
+use dwell_engine::{balance::VipKey, histogram::Figure};
+use dwell_records::{Latency, LatencyObject, Verdict, counted};
 
 use super::{SocketArgs, object, print};
 use crate::{
     args::Format,
     exit::{Exit, Failure},
+    fail_if::{self, Conditions, Subject, Vocabulary},
     log::log,
 };
 
@@ -26,6 +27,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   dwell lb status
+  dwell lb status --fail-if 'p99>50ms'
   dwell lb status --format jsonl | jq '.vips[].backends[] | {name, share, mean_ns: .latency.mean_ns}'")]
 pub struct Args {
     #[command(flatten)]
@@ -34,6 +36,19 @@ pub struct Args {
     /// Output format: text, or jsonl, which is one object with more details
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    /// Fail (exit status 1) if this holds for a backend in the last interval, or cannot be judged because none had a response:
+    /// FIGURE>TIME, as in 'p99>50ms' or 'mean>=10ms or count<100'; FIGURE is count, mean, p50, p90 or p99; may be given several
+    /// times
+    #[arg(long, value_name = "CONDITION", value_parser = conditions)]
+    fail_if: Vec<Conditions>,
+}
+
+/// The figures that a balancer has of a backend's responses.
+const FIGURES: [Figure; 5] = [Figure::Count, Figure::Mean, Figure::P50, Figure::P90, Figure::P99];
+
+fn conditions(text: &str) -> Result<Conditions, String> {
+    fail_if::parse(text, &Vocabulary { kind: "figure", names: Vec::new(), figures: &FIGURES })
 }
 
 /// How long a balancer may take to answer before it counts as silent.
@@ -50,6 +65,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             return Err(error.into());
         }
     };
+    status.fail_if = judge(&args.fail_if, &status);
     match args.format {
         Format::Jsonl => {
             let time = mem::take(&mut status.time);
@@ -57,7 +73,25 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         Format::Text => print(text(&status, None))?,
     }
-    Ok(Exit::Done)
+    if let Some(verdict) = &status.fail_if {
+        fail_if::announce(verdict, ("response", "responses"));
+    }
+    Ok(fail_if::exit(status.fail_if.as_ref(), Exit::Done))
+}
+
+/// Compares the responses of each backend of a VIP with conditions; `None` without conditions.
+fn judge(conditions: &[Conditions], status: &Status) -> Option<Verdict> {
+    let of_vip = |vip: &VipStatus| vip.backends.iter().map(|backend| subject(&vip.name, backend)).collect::<Vec<_>>();
+    fail_if::judge(conditions, |_| status.vips.iter().flat_map(of_vip).collect())
+}
+
+fn subject(vip: &str, backend: &BackendStatus) -> Subject {
+    let known = |latency: &LatencyObject| {
+        let LatencyObject { count, mean_ns, p50_ns, p90_ns, p99_ns, .. } = *latency;
+        FIGURES.into_iter().zip([count, mean_ns, p50_ns, p90_ns, p99_ns])
+    };
+    let figures = backend.latency.iter().flat_map(known).filter_map(|(figure, value)| Some((figure, value?)));
+    Subject { of: Some(format!("{vip}/{}", backend.name)), figures: figures.collect() }
 }
 
 /// Reports what a control plane that does not answer has left behind: the data plane goes on without it, if it is attached.
@@ -286,11 +320,12 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_records::Cost;
+
     use super::*;
 
-    #[test]
-    fn losses_of_the_connection_table_are_shown() {
-        let of = |events: &[(&str, u64)]| Status {
+    fn empty() -> Status {
+        Status {
             time: String::new(),
             version: String::new(),
             interface: "eth0".into(),
@@ -298,14 +333,40 @@ mod tests {
             loaded: String::new(),
             interval_ns: 1_000_000_000,
             interval_work_ns: None,
-            plane: PlaneStatus {
-                table: events.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
-                ..PlaneStatus::default()
-            },
+            plane: PlaneStatus::default(),
             vips: Vec::new(),
             leaving: Vec::new(),
             warnings: Vec::new(),
             shared: None,
+            cost: Cost::default(),
+            fail_if: None,
+        }
+    }
+
+    /// As a balancer answers that does not count the connections that are placed at a backend.
+    fn backend(name: &str) -> BackendStatus {
+        let answer = serde_json::json!({
+            "name": name, "address": "10.0.0.1", "real": 1, "phase": "draining", "health": "up", "health_problem": null,
+            "check_ns": null, "configured": 1.0, "weight": 1.0, "share": 0.0, "reason": "drained", "explanation": "",
+            "latency": null, "freshness": null, "active": 7, "connections": 9, "packets": 100, "bytes": 6400, "problem": null,
+        });
+        serde_json::from_value(answer).unwrap()
+    }
+
+    fn vip(backends: &[BackendStatus]) -> VipStatus {
+        let vip = serde_json::json!({
+            "name": "web", "address": "192.0.2.1", "proto": "tcp", "port": 80, "policy": "maglev", "forward": "ipip",
+            "table_size": 7, "packets": 0, "bytes": 0, "connections": 0, "all_down": false, "heavy": null,
+            "second_chance": true, "backends": backends,
+        });
+        serde_json::from_value(vip).unwrap()
+    }
+
+    #[test]
+    fn losses_of_the_connection_table_are_shown() {
+        let of = |events: &[(&str, u64)]| {
+            let table = events.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            Status { plane: PlaneStatus { table, ..PlaneStatus::default() }, ..empty() }
         };
         let shown = text(&of(&[("contended", 7), ("events_lost", 0), ("untracked", 3)]), None);
         assert!(shown.contains("\nconnection table: contended 7, untracked 3\n"), "{shown}");
@@ -315,13 +376,32 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_holds_if_it_does_for_one_backend_and_fails_where_none_had_a_response() {
+        let of = |count, mean_ns, p99_ns| Some(LatencyObject { count, mean_ns, p99_ns, ..LatencyObject::default() });
+        let mut status = Status { vips: vec![vip(&[backend("a"), backend("b"), backend("c")])], ..empty() };
+        let judged = |status: &Status, text: &str| {
+            let verdict = judge(&[conditions(text).unwrap()], status).unwrap();
+            let outcomes = verdict.conditions.into_iter().map(|one| (one.of.unwrap_or_default(), one.holds));
+            (verdict.failed, outcomes.collect::<Vec<_>>())
+        };
+        assert_eq!(judged(&status, "p99>50ms"), (true, vec![(String::new(), None)]));
+        assert_eq!(judge(&[], &status), None);
+        status.vips[0].backends[0].latency = of(Some(10), Some(1_000_000), Some(40_000_000));
+        assert_eq!(judged(&status, "p99>50ms"), (false, vec![("web/a".into(), Some(false))]));
+        // That only means are known of it is no outcome of a condition on a percentile.
+        status.vips[0].backends[2].latency = of(Some(3), Some(60_000_000), None);
+        assert_eq!(judged(&status, "p99>50ms").1[1], ("web/c".into(), None));
+        assert_eq!(
+            judged(&status, "mean>50ms"),
+            (true, vec![("web/a".into(), Some(false)), ("web/c".into(), Some(true))])
+        );
+        assert_eq!(conditions("web p99>5ms").unwrap_err(), "at character 1: a figure comes first, as in p99>50ms");
+        assert!(conditions("max>5ms").unwrap_err().ends_with("the figures are count, mean, p50, p90, p99"));
+    }
+
+    #[test]
     fn an_older_balancer_does_not_say_that_nothing_is_placed_there() {
-        let answer = serde_json::json!({
-            "name": "s1", "address": "10.0.0.1", "real": 1, "phase": "draining", "health": "up", "health_problem": null,
-            "check_ns": null, "configured": 1.0, "weight": 1.0, "share": 0.0, "reason": "drained", "explanation": "",
-            "latency": null, "freshness": null, "active": 7, "connections": 9, "packets": 100, "bytes": 6400, "problem": null,
-        });
-        let mut backend: BackendStatus = serde_json::from_value(answer).unwrap();
+        let mut backend = backend("s1");
         assert_eq!(placed(&backend, false, ""), "how many connections are placed there is not known; 7 are active");
         backend.tracked = Some(9);
         assert_eq!(placed(&backend, false, ""), "9 connections are still placed there, 7 of them active");
@@ -334,18 +414,7 @@ mod tests {
 
     #[test]
     fn what_lives_by_a_second_chance_alone_is_said_not_to_be_counted() {
-        let backend = serde_json::json!({
-            "name": "s1", "address": "10.0.0.1", "real": 1, "phase": "draining", "health": "up", "health_problem": null,
-            "check_ns": null, "configured": 1.0, "weight": 1.0, "share": 0.0, "reason": "drained", "explanation": "",
-            "latency": null, "freshness": null, "active": 0, "connections": 9, "packets": 100, "bytes": 6400,
-            "problem": null, "tracked": 0,
-        });
-        let vip = serde_json::json!({
-            "name": "web", "address": "192.0.2.1", "proto": "tcp", "port": 80, "policy": "maglev", "forward": "ipip",
-            "table_size": 7, "packets": 0, "bytes": 0, "connections": 0, "all_down": false, "heavy": null,
-            "second_chance": true, "backends": [backend],
-        });
-        let vip: VipStatus = serde_json::from_value(vip).unwrap();
+        let vip = vip(&[BackendStatus { tracked: Some(0), active: 0, ..backend("s1") }]);
         let shown = |vip: &VipStatus| {
             let mut text = String::new();
             write_vip(&mut text, vip, None, 1, "");
