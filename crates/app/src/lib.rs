@@ -1,5 +1,5 @@
-//! What the binaries `dwell` and `dwell-lab` have in common: exit statuses, signals, messages to people, and the
-//! values that options of several verbs take.
+//! What the binaries `dwell` and `dwell-lab` have in common: exit statuses, signals, messages to people, the
+//! values that options of several verbs take, and what holds of all options.
 
 pub mod args;
 pub mod completions;
@@ -10,5 +10,6 @@ pub mod man;
 pub mod progress;
 mod service;
 pub mod stop;
+pub mod vocabulary;
 
 pub use exit::Exit;

@@ -23,8 +23,8 @@ pub struct ClockModeArgs {
 enum Value {
     Socket,
     Generic,
-    Driver,
-    DriverForced,
+    Native,
+    NativeForced,
 }
 
 impl ClockModeArgs {
@@ -33,8 +33,8 @@ impl ClockModeArgs {
         let mode = match self.clock_mode {
             Value::Socket => ClockMode::Socket,
             Value::Generic => ClockMode::Generic,
-            Value::Driver => ClockMode::Driver,
-            Value::DriverForced => ClockMode::DriverForced,
+            Value::Native => ClockMode::Driver,
+            Value::NativeForced => ClockMode::DriverForced,
         };
         let but = match mode {
             ClockMode::Driver => ", but for devices that carry a default route",
@@ -50,7 +50,7 @@ impl ClockModeArgs {
 
     /// Fails if the driver of the device that leads to a collector must not be given a program.
     pub fn check(&self, collector: &CollectorAddress) -> Result<(), Failure> {
-        if self.clock_mode != Value::Driver {
+        if self.clock_mode != Value::Native {
             return Ok(());
         }
         // A name that cannot be resolved now is looked at later: then the device gets no program in its driver.
@@ -58,8 +58,8 @@ impl ClockModeArgs {
         match addresses.map(|address| driver_obstacle(address.ip())).find_map(|obstacle| obstacle) {
             None => Ok(()),
             Some(obstacle) => Err(Failure::usage(anyhow!(
-                "--clock-mode driver attaches an XDP program in the driver of the device that leads to the collector, which may \
-                 reset its link, and {obstacle}: leave --clock-mode at generic, or force it with --clock-mode driver-forced"
+                "--clock-mode native attaches an XDP program in the driver of the device that leads to the collector, which may \
+                 reset its link, and {obstacle}: leave --clock-mode at generic, or force it with --clock-mode native-forced"
             ))),
         }
     }

@@ -5,85 +5,28 @@ use std::{
     fs,
 };
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Command, CommandFactory};
+use dwell_app::vocabulary::{Exception, Part, clashes, options};
 
 use crate::Cli;
 
-/// Options that differ between verbs, what of them may, and why.
-const EXCEPTIONS: &[(&str, Part, &str)] = &[
+const EXCEPTIONS: &[Exception] = &[
     ("format", Part::Default, "collect runs as a service and prints nothing unless asked"),
     ("max-flows", Part::Default, "a flow of stack and agent takes 5 KB in each interval, one of rtt 600 bytes in all"),
     ("summary", Part::ValueName, "that of response may say what a line is about"),
-    ("set", Part::Meaning, "the constants of an estimator, and the variants of run"),
-    ("store", Part::Meaning, "collect writes it, and report reads it"),
 ];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Short,
-    ValueName,
-    Default,
-    /// The first three words of the help.
-    Meaning,
-}
-
-/// What an option is in one verb, by part; `None` where it has no such part.
-fn parts(option: &Arg) -> [(Part, Option<String>); 4] {
-    let takes_values = option.get_action().takes_values();
-    let help = option.get_help().map(ToString::to_string).unwrap_or_default();
-    let words: Vec<_> = help.split_whitespace().take(3).collect();
-    let meaning = words.join(" ").trim_end_matches([',', ':', ';']).to_owned();
-    let default = option.get_default_values().last().map(|value| value.to_string_lossy().into_owned());
-    [
-        (Part::Short, option.get_short().map(String::from)),
-        (Part::ValueName, option.get_value_names().filter(|_| takes_values).map(|names| names.concat())),
-        (Part::Default, default.filter(|_| takes_values)),
-        (Part::Meaning, Some(meaning)),
-    ]
-}
-
-/// Adds the options of a command and of those below it, by their long names, each with the verb that has it.
-fn collect(command: &Command, verb: &str, options: &mut BTreeMap<String, Vec<(String, Arg)>>) {
-    for option in command.get_arguments() {
-        if let Some(name) = option.get_long() {
-            options.entry(name.to_owned()).or_default().push((verb.to_owned(), option.clone()));
-        }
-    }
-    for below in command.get_subcommands() {
-        collect(below, &format!("{verb} {}", below.get_name()), options);
-    }
-}
 
 #[test]
 fn an_option_is_the_same_in_every_verb() {
-    let mut options = BTreeMap::new();
-    collect(&Cli::command(), "dwell", &mut options);
-    let (mut clashes, mut unused) = (Vec::new(), EXCEPTIONS.to_vec());
-    for (name, verbs) in &options {
-        let (first_verb, first) = &verbs[0];
-        for (verb, option) in &verbs[1..] {
-            for ((part, there), (_, here)) in parts(first).into_iter().zip(parts(option)) {
-                // A default may be said in words, where it depends on other options.
-                let is_said_in_words = part == Part::Default && (there.is_none() || here.is_none());
-                if there == here || is_said_in_words {
-                    continue;
-                }
-                unused.retain(|(known, of, _)| known != name || *of != part);
-                if !EXCEPTIONS.iter().any(|(known, of, _)| known == name && *of == part) {
-                    clashes.push(format!("--{name}, {part:?}: {there:?} in {first_verb}, {here:?} in {verb}"));
-                }
-            }
-        }
-    }
+    let parts = [Part::Short, Part::ValueName, Part::Default, Part::Meaning];
+    let clashes = clashes(&Cli::command(), &parts, 3, EXCEPTIONS);
     assert!(clashes.is_empty(), "{clashes:#?}");
-    assert!(unused.is_empty(), "no exception any more: {unused:?}");
 }
 
 /// `-p` is a port and `-f` a filter, whatever the verb.
 #[test]
 fn a_short_form_is_one_option_in_every_verb() {
-    let mut options = BTreeMap::new();
-    collect(&Cli::command(), "dwell", &mut options);
+    let options = options(&Cli::command());
     let mut shorts: BTreeMap<char, &String> = BTreeMap::new();
     for (name, verbs) in &options {
         for short in verbs.iter().filter_map(|(_, option)| option.get_short()) {

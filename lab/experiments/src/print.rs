@@ -51,7 +51,7 @@ pub fn say(text: &str) -> Result<Exit, Failure> {
     }
 }
 
-/// Makes a temporary folder for a run, and the folder of `--keep` if one is wanted.
+/// Makes a temporary folder for a run, and the folder of `--keep-in` if one is wanted.
 pub fn folders(prefix: &str, keep: Option<&Path>) -> Result<tempfile::TempDir, Failure> {
     let folder = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| Failure::new(Exit::Host, error))?;
     if let Some(keep) = keep {

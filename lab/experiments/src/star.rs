@@ -66,7 +66,7 @@ impl Common {
     }
 }
 
-/// Writes a file into the folder of `--keep`, if there is one.
+/// Writes a file into the folder of `--keep-in`, if there is one.
 pub fn save(folder: Option<&Path>, name: &str, text: &str) -> Result<(), Failure> {
     let Some(folder) = folder else {
         return Ok(());

@@ -43,7 +43,8 @@ use crate::{
 Examples:
   sudo dwell-lab demo                       traffic of known round-trip time, and what dwell measures
   sudo dwell-lab up                         a client, a vantage point and a server to play with
-  sudo dwell-lab up --rate 10M --queue 100  the same behind a slow link with a short queue
+  sudo dwell-lab up --bottleneck 10M --queue 100
+                                            the same behind a slow link with a short queue
   sudo dwell-lab load web --truth t.jsonl --pcap p.pcap
                                             requests, and when each was sent and answered
   sudo dwell-lab response web --connections 8 --rate 800
@@ -161,7 +162,7 @@ struct Up {
     server_rtt: Duration,
     /// Rate of each direction of the client's link in bits per second: 500k, 10M, 1G
     #[arg(long, value_name = "RATE", value_parser = rate)]
-    rate: Option<u64>,
+    bottleneck: Option<u64>,
     /// Packets that may wait at that rate
     #[arg(long, value_name = "PACKETS", default_value_t = 1000)]
     queue: usize,
@@ -171,12 +172,12 @@ struct Up {
     /// Share of packets that the client's link holds for 5 ms longer, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<Probability>,
-    /// Delivery trace of the client's link towards the client, instead of a rate: one millisecond per line, each an
+    /// Delivery trace of the client's link towards the client, instead of --bottleneck: one millisecond per line, each an
     /// opportunity for 1504 bytes
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
@@ -300,7 +301,7 @@ impl Up {
     fn impair(&self, link: LinkSpec, seed: u64) -> Result<LinkSpec, Failure> {
         Ok(LinkSpec {
             rate_bits_per_second: self
-                .rate
+                .bottleneck
                 .map(|rate| rate.try_into().map_err(anyhow::Error::msg))
                 .transpose()
                 .map_err(Failure::usage)?,
@@ -310,5 +311,22 @@ impl Up {
             seed: self.seed.wrapping_add(seed),
             ..link
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_app::vocabulary::{Exception, Part, clashes};
+
+    use super::*;
+
+    const EXCEPTIONS: &[Exception] =
+        &[("quick", Part::Meaning, "the commands of a page take less time, and benchmarks fewer rounds")];
+
+    /// Each experiment has its own defaults.
+    #[test]
+    fn an_option_is_the_same_in_every_verb() {
+        let clashes = clashes(&Cli::command(), &[Part::Short, Part::ValueName, Part::Meaning], 1, EXCEPTIONS);
+        assert!(clashes.is_empty(), "{clashes:#?}");
     }
 }

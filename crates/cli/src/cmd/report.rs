@@ -31,15 +31,15 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  dwell report --store fleet.db --output fleet.html
-  dwell report --store fleet.db --output web.html --port 443 --since 1h
-  dwell report --store fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
+  dwell report -r fleet.db --output fleet.html
+  dwell report -r fleet.db --output web.html --port 443 --since 1h
+  dwell report -r fleet.db --output pair.html --flow 192.0.2.1 --flow 192.0.2.2:5432")]
 #[group(skip)]
 pub struct Args {
-    /// The store, which others may be writing: a file, or what a collector has sent to a ClickHouse server,
+    /// Store to read, which others may be writing: a file, or what a collector has sent to a ClickHouse server,
     /// clickhouse://HOST:PORT/DATABASE, or clickhouses:// over TLS
-    #[arg(long, value_name = "FILE")]
-    store: PathBuf,
+    #[arg(short, long, value_name = "FILE")]
+    read: PathBuf,
 
     #[command(flatten)]
     server: ServerArgs,
@@ -84,19 +84,19 @@ fn flow_end(text: &str) -> Result<FlowEnd, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    if args.output.as_ref().is_some_and(|output| is_same(output, &args.store)) {
-        return Err(Failure::usage(anyhow!("{} is the store: name another file with --output", args.store.display())));
+    if args.output.as_ref().is_some_and(|output| is_same(output, &args.read)) {
+        return Err(Failure::usage(anyhow!("{} is the store: name another file with --output", args.read.display())));
     }
     if args.output.is_none() && stdout().is_terminal() {
         return Err(Failure::usage(anyhow!(
             "the page is for a browser, and not for a terminal: name a file with --output"
         )));
     }
-    let (store, choice) = match args.store.to_str().filter(|text| Address::is_meant_by(text)) {
+    let (store, choice) = match args.read.to_str().filter(|text| Address::is_meant_by(text)) {
         Some(address) => fetch(args, address)?,
         None => {
             args.server.refuse()?;
-            let store = Reader::open(&args.store)?;
+            let store = Reader::open(&args.read)?;
             let end_ns = store.span()?.map_or(0, |(_, end)| end);
             (store, choice(args, end_ns))
         }
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn nothing(args: &Args) -> Failure {
     Failure::usage(anyhow!(
         "{} has nothing that matches: widen the time, or leave out --flow, --port or --host",
-        args.store.display()
+        args.read.display()
     ))
 }
 

@@ -21,7 +21,7 @@ pub use input::NoInput;
 pub use live::{HookName, Interfaces, clock, fail_if_lost};
 pub use metrics::{GROUP_LABELS, ProbeStatus, Watcher};
 pub use replay_output::ReplayOutput;
-pub use server::ServerArgs;
+pub use server::{ServerArgs, is_store, server};
 pub use stack::{Namespaces, StackArgs, host_name, stack_lost, stack_status};
 pub use stack_metrics::StackMetrics;
 

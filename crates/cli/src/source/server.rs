@@ -1,6 +1,11 @@
 //! Stores on a ClickHouse server, of which a verb reads a copy.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::anyhow;
 use dwell_store::{Address, Patience, Reader, Server, Span, StoreError, Wanted};
@@ -12,6 +17,24 @@ use crate::{
     secret::clickhouse_login,
     stored::for_server,
 };
+
+/// How a file of SQLite begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Returns the address of a server, if this is one.
+pub fn server(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| Address::is_meant_by(text))
+}
+
+/// Whether it is a server, or a file that `dwell collect` or `--store` may have written. A pipe is not looked into.
+pub fn is_store(path: &Path) -> bool {
+    if server(path).is_some() {
+        return true;
+    }
+    let mut head = Vec::new();
+    let is_read = path.is_file() && File::open(path).is_ok_and(|file| file.take(16).read_to_end(&mut head).is_ok());
+    is_read && head == MAGIC
+}
 
 /// How a server is asked, and how much it may take.
 #[derive(Debug, clap::Args)]

@@ -259,7 +259,7 @@ fn root_a_server_that_is_away_for_a_while_has_all_rows_once() {
     let known = [histogram.count(), histogram.sum_ns() as u64];
     assert_eq!(row[1..3], known.map(|number| number.to_string()));
     // The page has the same figures.
-    let page = spawn(&pair.left, "env", &[PASSWORD, DWELL, "report", "--store", STORE]).end();
+    let page = spawn(&pair.left, "env", &[PASSWORD, DWELL, "report", "--read", STORE]).end();
     assert_eq!(page.status, Some(0), "{}", page.stderr);
     let (_, data) = page.stdout.split_once("id=\"data\">").unwrap();
     let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
@@ -539,10 +539,10 @@ fn a_server_that_cannot_be_used_is_refused_with_the_remedy() {
         assert_eq!(run.status, Some(2), "{arguments:?}: {run}");
         assert!(run.stderr.contains(says), "{arguments:?}: {run}");
     }
-    let run = dwell(&["report", "--store", nobody, "--output", &path("page")]);
+    let run = dwell(&["report", "--read", nobody, "--output", &path("page")]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("cannot reach clickhouse://127.0.0.1:1/dwell"), "{run}");
-    let run = dwell(&["report", "--store", "clickhouse://me:pw@127.0.0.1:1/a", "--output", &path("page")]);
+    let run = dwell(&["report", "--read", "clickhouse://me:pw@127.0.0.1:1/a", "--output", &path("page")]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("CLICKHOUSE_PASSWORD"), "{run}");
 }

@@ -61,7 +61,7 @@ fn a_verb_is_answered_for_alone() {
     for (words, mode) in [
         (&["rtt", "r"][..], "rtt -r"),
         (&["why", "--", "-r"], "why -r"),
-        (&["top", "--", "--store"], "top -r"),
+        (&["top", "--", "-r"], "top -r"),
         (&["lb", "check"], "lb check"),
     ] {
         let page = dwell(&[&["doctor"], words].concat());

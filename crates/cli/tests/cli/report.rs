@@ -142,7 +142,7 @@ impl Stored {
 
     fn report(&self, arguments: &[&str]) -> Run {
         let (store, page) = (self.path("store"), self.path("page.html"));
-        let always = ["report", "--store", store.to_str().unwrap(), "--output", page.to_str().unwrap()];
+        let always = ["report", "--read", store.to_str().unwrap(), "--output", page.to_str().unwrap()];
         dwell(&[&always[..], arguments].concat())
     }
 
@@ -320,7 +320,7 @@ fn a_page_does_not_take_the_place_of_its_store() {
     let store = stored.path("store");
     let store = store.to_str().unwrap();
     let before = std::fs::read(store).unwrap();
-    let run = dwell(&["report", "--store", store, "--output", store]);
+    let run = dwell(&["report", "--read", store, "--output", store]);
     assert_eq!(run.status, Some(2), "{run}");
     assert!(run.stderr.contains("is the store"), "{run}");
     assert_eq!(std::fs::read(store).unwrap(), before);
@@ -365,12 +365,12 @@ fn options_choose_what_is_in_the_page() {
         ("page.html", "is not a store of dwell"),
     ] {
         let store = stored.path(store);
-        let run = dwell(&["report", "--store", store.to_str().unwrap()]);
+        let run = dwell(&["report", "--read", store.to_str().unwrap()]);
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr.contains(says), "{run}");
     }
     let store = stored.path("store");
-    let printed = dwell(&["report", "--store", store.to_str().unwrap()]);
+    let printed = dwell(&["report", "--read", store.to_str().unwrap()]);
     assert!(printed.stdout.starts_with("<!doctype html>"), "{}", printed.stderr);
 }
 
@@ -395,7 +395,7 @@ fn what_other_verbs_have_stored_is_drawn_and_ranked() {
     let measured = dwell_reading(&["rtt", "-r", "-", "--format", "none", "--store", &store], &capture(&packets));
     assert_eq!(measured.status, Some(0), "{measured}");
     let report = || {
-        let run = dwell(&["report", "--store", &store, "--output", &page]);
+        let run = dwell(&["report", "--read", &store, "--output", &page]);
         assert_eq!(run.status, Some(0), "{run}");
         let browsed = browse(folder.path(), &["--dump-dom", &format!("file://{page}")])?;
         assert!(!browsed.stderr.contains("CONSOLE"), "{browsed}");
@@ -428,7 +428,7 @@ fn what_other_verbs_have_stored_is_drawn_and_ranked() {
     assert!(!shown.contains("<img") && shown.contains("&lt;img src=x"), "{shown}");
     assert!(shown.contains(verdict["sentence"].as_str().unwrap()), "{shown}");
     // Of pings alone, the page has no other flows.
-    let only = dwell(&["report", "--store", &store, "--port", "443"]);
+    let only = dwell(&["report", "--read", &store, "--port", "443"]);
     assert!(only.stdout.contains("192.0.2.1:40000") && !only.stdout.contains("\"ICMP"), "{}", only.stderr);
 }
 
@@ -505,7 +505,7 @@ fn a_large_store_takes_little_memory() {
     )
     .unwrap();
     drop(db);
-    let script = "ulimit -v 300000 && exec \"$1\" report --store \"$2\" --output \"$3\"";
+    let script = "ulimit -v 300000 && exec \"$1\" report -r \"$2\" --output \"$3\"";
     let run = run(Command::new("sh").args(["-c", script, "sh", DWELL, &store, &path("page.html")]), b"");
     assert_eq!(run.status, Some(0), "{run}");
     let page = std::fs::read_to_string(path("page.html")).unwrap();
@@ -548,7 +548,7 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     });
     let (mut client, mut server) = connect(&pair, &listen(&pair));
     let told = || {
-        let page = dwell(&["report", "--store", &store, "--host", "client"]);
+        let page = dwell(&["report", "--read", &store, "--host", "client"]);
         page.status == Some(0) && page.stdout.contains("\"tx\":0,\"rx\":1")
     };
     eventually("both hosts' bytes are joined", || {
@@ -563,7 +563,7 @@ fn root_what_agents_told_of_a_connection_is_in_the_page() {
     }
     assert_eq!(collector.interrupt().status, Some(0));
     let page = path("page.html");
-    let run = dwell(&["report", "--store", &store, "--output", &page]);
+    let run = dwell(&["report", "--read", &store, "--output", &page]);
     assert_eq!(run.status, Some(0), "{run}");
     let Some(run) = browse(folder.path(), &["--dump-dom", &format!("file://{page}")]) else {
         return;

@@ -1,4 +1,4 @@
-//! `dwell report --store clickhouse://…` where a server, which a test plays, does not finish.
+//! `dwell report -r clickhouse://…` where a server, which a test plays, does not finish.
 
 use std::{
     fs,
@@ -62,7 +62,7 @@ fn answer(mut stream: TcpStream, tell: &Sender<()>) -> Option<()> {
 
 fn report(address: &str, temporary: &std::path::Path, more: &[&str]) -> Process {
     let mut command = Command::new(DWELL);
-    command.args(["report", "--store", address]).args(more).env("TMPDIR", temporary).env_remove("SQLITE_TMPDIR");
+    command.args(["report", "--read", address]).args(more).env("TMPDIR", temporary).env_remove("SQLITE_TMPDIR");
     start(&mut command)
 }
 
@@ -95,7 +95,7 @@ fn options_of_a_server_are_refused_with_a_file() {
     let (store, key) = (path("store"), path("key"));
     assert_eq!(dwell(&["collect", "--new-key", &key]).status, Some(0));
     let collect = ["collect", "--listen", "127.0.0.1:0", "--key-file", &key, "--store", &store];
-    let report = ["report", "--store", &store, "--output", &path("page")];
+    let report = ["report", "--read", &store, "--output", &path("page")];
     for (verb, option, value) in [
         (&report[..], "--clickhouse-password-file", "password"),
         (&report[..], "--clickhouse-timeout", "1m"),

@@ -143,7 +143,7 @@ fn top(port: u16, options: &str) -> String {
 fn a_table_for_scripts_has_the_processes_and_figures_of_connections() {
     let traffic = Traffic::start();
     let port = traffic.port.to_string();
-    let arguments = ["top", "--no-response", "--once", "--port", &port, "--sort", "rate", "--format", "jsonl"];
+    let arguments = ["top", "--no-response", "--once", "--port", &port, "--by", "rate", "--format", "jsonl"];
     let run = dwell(&arguments);
     assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{run}");
     let rows = objects(&run.stdout);
@@ -341,12 +341,12 @@ fn keys_do_what_the_page_of_keys_says_and_the_terminal_is_as_it_was_after_it() {
     let saved = fs::read_dir(terminal.folder.path()).unwrap().flatten().map(|entry| entry.path());
     let saved: Vec<_> = saved.filter(|path| path.extension().is_some_and(|extension| extension == "db")).collect();
     let [saved] = saved.as_slice() else { panic!("{saved:?}") };
-    let run = dwell(&["top", "--once", "--format", "jsonl", "--store", saved.to_str().unwrap()]);
+    let run = dwell(&["top", "--once", "--format", "jsonl", "--read", saved.to_str().unwrap()]);
     let rows = of_type(&run.stdout, "top.row");
     // Names are off.
     assert!(!rows.is_empty() && rows.iter().all(|row| row["pid"] == std::process::id()), "{run}");
     assert!(rows.iter().any(|row| row["rtt_ns"].is_u64()), "{run}");
-    let run = dwell(&["report", "--store", saved.to_str().unwrap()]);
+    let run = dwell(&["report", "--read", saved.to_str().unwrap()]);
     assert!(run.status == Some(0) && run.stdout.contains("\"top.row\""), "{run}");
 
     terminal.keys(&["p"]);

@@ -1,4 +1,4 @@
-//! `dwell top --store`: the last interval of a store, and what is written to it meanwhile.
+//! `dwell top -r`: the last interval of a store, and what is written to it meanwhile.
 
 use std::{
     net::IpAddr,
@@ -63,7 +63,7 @@ impl Stored {
     }
 
     fn top(&self, arguments: &[&str]) -> Run {
-        dwell(&[&["top", "--once", "--store", self.path().to_str().unwrap()], arguments].concat())
+        dwell(&[&["top", "--once", "--read", self.path().to_str().unwrap()], arguments].concat())
     }
 
     fn rows(&self, arguments: &[&str]) -> Vec<Value> {
@@ -118,8 +118,7 @@ fn the_last_interval_is_shown_with_the_names_that_are_stored() {
     let rows = stored.rows(&[]);
     let of = |row: &Value, keys: &[&str]| keys.iter().map(|key| row[*key].clone()).collect::<Vec<_>>();
     assert_eq!(rows.len(), 3, "{rows:?}");
-    let figures =
-        ["process", "pid", "service", "rtt_ns", "response_ns", "send_buffer_ns", "retransmissions", "rate_bps"];
+    let figures = ["process", "pid", "service", "rtt_ns", "response_ns", "send_buffer_ns", "retransmitted", "rate_bps"];
     let unknown = Value::Null;
     assert_eq!(
         of(&rows[0], &figures),
@@ -236,15 +235,15 @@ fn what_cannot_be_read_is_said() {
     let stored = Stored::new();
     let path = stored.path();
     let refused = |status: i32, reason: &str, store: &str| {
-        let run = dwell(&["top", "--once", "--store", store]);
+        let run = dwell(&["top", "--once", "--read", store]);
         assert_eq!((run.status, run.stdout.as_str()), (Some(status), ""), "{run}");
         assert!(run.stderr.contains(reason), "{run}");
     };
-    refused(2, "cannot open the store", "/nowhere/store");
-    refused(2, "`dwell report --store clickhouse://192.0.2.1:8123/dwell`", "clickhouse://192.0.2.1:8123/dwell");
+    refused(2, "cannot open capture", "/nowhere/store");
+    refused(2, "`dwell report -r clickhouse://192.0.2.1:8123/dwell`", "clickhouse://192.0.2.1:8123/dwell");
     let letter = stored.0.path().join("letter");
     std::fs::write(&letter, "Dear Sir or Madam, ".repeat(300)).unwrap();
-    refused(2, "is not a store of dwell", file(&letter));
+    refused(2, "is not a capture", file(&letter));
     for second in 0..2_000 {
         stored.latency(second, "rtt.sample", "latency", (1, "1"), (1, 1_000));
         if second == 0 {
@@ -266,7 +265,7 @@ fn the_screen_follows_what_another_process_writes() {
     }
     let stored = Stored::new();
     stored.latency(10, "rtt.sample", "latency", (1, "1"), (1, 30_000_000));
-    let terminal = Terminal::start(100, 24, &format!("{DWELL} top --store {}", file(&stored.path())));
+    let terminal = Terminal::start(100, 24, &format!("{DWELL} top -r {}", file(&stored.path())));
     let screen = terminal.shows("curl → example.org:https");
     assert!(screen.contains("dwell top  store  14:00:10Z  1 flow") && screen.contains("30.0 ms"), "{screen}");
     stored.latency(11, "rtt.sample", "latency", (2, "2"), (1, 90_000_000));

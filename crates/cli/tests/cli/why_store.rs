@@ -332,7 +332,7 @@ fn a_store_of_latencies_alone_says_what_it_has_and_which_verb_draws_it() {
         let unseen = verdict["unseen"].as_array().unwrap();
         let figures = unseen.iter().find(|unseen| text(unseen, "what").contains("of `dwell rtt` say"));
         assert_eq!(figures.is_some(), has, "{target:?}: {verdict}");
-        let draws = |figures: &Value| text(figures, "remedy").contains(&format!("`dwell report --store {name}"));
+        let draws = |figures: &Value| text(figures, "remedy").contains(&format!("`dwell report -r {name}"));
         assert!(figures.is_none_or(draws), "{verdict}");
     }
 }

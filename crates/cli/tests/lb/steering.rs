@@ -205,7 +205,7 @@ fn root_what_each_backend_did_in_each_interval_is_in_the_store_and_in_the_page()
         .unwrap();
     assert_eq!((rows, unknown), (2 * ends, 2));
     assert!(count("active > 0 AND packets > 0 AND bytes > packets AND address IN ('10.79.0.3', '10.79.0.4')") > 0);
-    let page = dwell(&["report", "--store", &store]);
+    let page = dwell(&["report", "--read", &store]);
     assert_eq!(page.status, Some(0), "{}", page.stderr);
     let (_, data) = page.stdout.split_once("id=\"data\">").unwrap();
     let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();

@@ -148,7 +148,7 @@ fn unseen(path: &Path) -> Vec<Unseen> {
                 "the time in the network more exactly than by {} µs, because of the clocks",
                 bound_ns / 1_000
             ),
-            remedy: "`dwell collect --clock-mode driver` compares clocks most exactly".into(),
+            remedy: "`dwell collect --clock-mode native` compares clocks most exactly".into(),
         });
     }
     unseen

@@ -285,7 +285,7 @@ mod tests {
             let wanted = match *verb {
                 "rtt -r" | "response -r" | "why -r" | "top -r" | "report" | "lb check" | "sim" => State::Works,
                 "run" | "run --outside" | "run --pid" | "run --congestion bbr" => State::Works,
-                "collect" | "collect --clock-mode driver" | "why" | "top" => State::Degraded,
+                "collect" | "collect --clock-mode native" | "why" | "top" => State::Degraded,
                 "run --cgroup" | "run --cgroup --minimize" => State::Degraded,
                 _ => State::Impossible,
             };

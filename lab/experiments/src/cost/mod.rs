@@ -71,10 +71,10 @@ struct Options {
     /// among all, where the build is left out
     #[arg(long)]
     quick: bool,
-    /// Only with this number of connections: live
+    /// Connections, instead of several numbers of them: live
     #[arg(long, value_name = "N")]
-    flows: Option<u32>,
-    /// This many rounds, instead of 20: live
+    connections: Option<u32>,
+    /// Rounds, instead of 20: live
     #[arg(long, value_name = "N", value_parser = positive)]
     rounds: Option<usize>,
     /// Only rows whose name contains this: balancer, control, kernel

@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
 
-    /// Inspect this interface only
+    /// Interface to inspect; others are left out
     #[arg(short, long, value_name = "IF")]
     interface: Option<String>,
 

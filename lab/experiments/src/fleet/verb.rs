@@ -27,23 +27,23 @@ use crate::{
 #[command(after_help = "\
 Examples:
   sudo dwell-lab fleet                           100 agents with 100 flows each
-  sudo dwell-lab fleet --agents 1,10,100,1000    one run after another
-  sudo dwell-lab fleet --agents 200 --interval 1s --duration 20s
-  sudo dwell-lab fleet --agents 20 --interval 1s --duration 200s --kill 100
+  sudo dwell-lab fleet --hosts 1,10,100,1000     one run after another
+  sudo dwell-lab fleet --hosts 200 --interval 1s --duration 20s
+  sudo dwell-lab fleet --hosts 20 --interval 1s --duration 200s --kill 100
                                                  is anything lost or doubled by SIGKILL?
-  sudo dwell-lab fleet --agents 20 --interval 1s --duration 80s --collectors 3 --kill 1
+  sudo dwell-lab fleet --hosts 20 --interval 1s --duration 80s --collectors 3 --kill 1
                                                  do others take over?
   sudo dwell-lab fleet --strangers 10000         do agents get through?
   sudo dwell-lab fleet faults                    what is stored when something goes wrong?")]
 pub struct Fleet {
     #[command(subcommand)]
     verb: Option<FleetVerb>,
-    /// Numbers of agents, one per run
+    /// Numbers of hosts, each with an agent; one run per number
     #[arg(long, value_name = "N,...", default_value = "100", value_delimiter = ',', value_parser = agents)]
-    agents: Vec<usize>,
+    hosts: Vec<usize>,
     /// Flows that each agent reports in each interval
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = flows)]
-    flows: usize,
+    host_flows: usize,
     /// Length of an agent's interval
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     interval: Duration,
@@ -175,10 +175,10 @@ pub(crate) fn run(args: &Fleet) -> Result<Exit, Failure> {
     let signals = Signals::watch()?;
     args.format.say(&COLUMNS.heading())?;
     let mut goals = Vec::new();
-    for agents in &args.agents {
+    for agents in &args.hosts {
         let load = Load {
             agents: *agents,
-            flows: args.flows,
+            flows: args.host_flows,
             interval: args.interval,
             duration: args.duration,
             collectors: args.collectors.into(),

@@ -33,10 +33,10 @@ use crate::{
 pub struct Response {
     #[command(subcommand)]
     subject: Subject,
-    /// auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
+    /// Estimator: auto, pirate, gap or syn-ack, each with options of `dwell response` if need be; several stand
     /// side by side, as in auto,"pirate --set rto=1s". The first runs live, the others over a
     /// capture of the same packets [default: auto; of paper: pirate,auto; of zoo, where all run over captures: auto,pirate,gap]
-    #[arg(long, global = true, value_name = "LIST", value_parser = estimators)]
+    #[arg(long, global = true, value_name = "ESTIMATOR,...", value_parser = estimators)]
     estimator: Option<Estimators>,
     /// Length of an interval, called epoch
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", value_parser = epoch)]
@@ -49,7 +49,7 @@ pub struct Response {
     /// off, and what large errors go with
     #[arg(long, global = true)]
     ablations: bool,
-    /// Draw distributions of latency and error, and one connection over time, into a file: .svg or .html
+    /// Write a page (.html) or picture (.svg) of the distributions of latency and error, and of one connection over time
     #[arg(long, global = true, value_name = "FILE", value_parser = picture)]
     plot: Option<PathBuf>,
     /// The connection over time, by its port at the client [default: the one with most epochs]

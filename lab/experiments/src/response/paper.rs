@@ -36,11 +36,11 @@ pub struct Paper {
     /// Figures of the paper [default: all]
     #[arg(value_enum, value_name = "FIGURE")]
     figures: Vec<Figure>,
-    /// For how long requests are sent in each run
+    /// How long requests are sent in each run
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 

@@ -41,7 +41,7 @@ use crate::{
 Examples:
   sudo dwell-lab rtt                      without loss, then with 1 % of packets lost
   sudo dwell-lab rtt --loss 0.05          only with 5 %
-  sudo dwell-lab rtt --keep captures      keep the captures")]
+  sudo dwell-lab rtt --keep-in captures      keep the captures")]
 pub struct Rtt {
     /// Round trip between vantage point and client
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
@@ -49,21 +49,21 @@ pub struct Rtt {
     /// Round trip between vantage point and server
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     server_rtt: Duration,
-    /// Shares of packets that each direction of each link loses, 0 to 1; a run for each
+    /// Share of packets that each direction of each link loses, 0 to 1; of several, a run for each
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', default_value = "0,0.01", value_parser = share)]
     loss: Vec<Probability>,
     /// How long connections send requests, and how long each of two bulk transfers lasts
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_duration)]
     duration: Duration,
-    /// Times that each program reads the capture, in turn; medians of time and memory are printed
+    /// Rounds, in each of which every program reads the capture; medians of time and memory are printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep the captures in this folder
+    /// Folder to keep the captures in
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     /// Output format: text, or jsonl with one object per line
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Rtt) -> Result<Exit, Failure> {
     let programs = Programs::find()?;
     let mut goals: Vec<Goal> = Vec::new();
     for (number, loss) in args.loss.iter().enumerate() {
-        let folder = folders("dwell-rtt-", args.keep.as_deref())?;
+        let folder = folders("dwell-rtt-", args.keep_in.as_deref())?;
         let stage = Stage {
             client_rtt: Nanos(nanos(args.client_rtt)),
             server_rtt: Nanos(nanos(args.server_rtt)),
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Rtt) -> Result<Exit, Failure> {
         }
         print(args.format, &comparison)?;
         goals.extend(comparison.judge());
-        if let Some(keep) = &args.keep {
+        if let Some(keep) = &args.keep_in {
             let kept = keep.join(format!("loss-{}.pcap", f64::from(*loss)));
             fs::copy(&comparison.recording.capture, &kept)
                 .with_context(|| format!("cannot write {}", kept.display()))

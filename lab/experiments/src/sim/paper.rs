@@ -29,7 +29,7 @@ pub struct Args {
     /// Runs of each policy, each with a seed of its own
     #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Seed of the first run; each further run has one more
+    /// Random seed of the first run; each further run has one more
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Output format: text, or jsonl, one object per policy and number of servers

@@ -35,11 +35,11 @@ Examples:
   sudo dwell-lab why                              settings that nothing was chosen or fixed on
   sudo dwell-lab why --settings tuning            those on which they were chosen
   sudo dwell-lab why --pairs --runs 3             two faults at the same time, three times each
-  sudo dwell-lab why --captures --keep out        from captures too, which are kept
+  sudo dwell-lab why --captures --keep-in out        from captures too, which are kept
   sudo dwell-lab why --fault loss --fault distance --format jsonl")]
 pub struct Why {
-    /// Only this fault; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = fault)]
+    /// Faults to make, instead of all; may be given several times
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
     fault: Vec<Fault>,
     /// Which series of settings
     #[arg(long, value_enum, default_value_t = Series::Fresh)]
@@ -54,10 +54,10 @@ pub struct Why {
     /// the verdicts from the captures too
     #[arg(long)]
     captures: bool,
-    /// Keep the captures in this folder
+    /// Folder to keep the captures in
     #[arg(long, value_name = "FOLDER", requires = "captures")]
-    keep: Option<PathBuf>,
-    /// Repeat each setting this many times
+    keep_in: Option<PathBuf>,
+    /// Runs of each setting
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// Output format: text, or jsonl with one object per setting
@@ -106,8 +106,8 @@ fn fault(name: &str) -> Result<Fault, String> {
 
 pub(crate) fn run(args: &Why) -> Result<Exit, Failure> {
     let (programs, signals) = (Programs::find()?, Signals::watch()?);
-    let folder = folders("why", args.keep.as_deref())?;
-    let folder = args.keep.as_deref().unwrap_or(folder.path());
+    let folder = folders("why", args.keep_in.as_deref())?;
+    let folder = args.keep_in.as_deref().unwrap_or(folder.path());
     let look = Look { seconds: args.duration, captures: args.captures.then_some(folder) };
     args.format.say(&COLUMNS.heading())?;
     let mut outcomes = Vec::new();

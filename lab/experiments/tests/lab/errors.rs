@@ -37,18 +37,18 @@ fn the_doctor_reports_on_the_laboratory_and_its_programs() {
 
 #[test]
 fn links_that_no_lab_can_have() {
-    let said: String = ["--rate=fast", "--rate=0", "--rate=1T", "--loss=2", "--client-rtt=20"]
+    let said: String = ["--bottleneck=fast", "--bottleneck=0", "--bottleneck=1T", "--loss=2", "--client-rtt=20"]
         .iter()
         .map(|option| refused(&["up", option]))
         .collect();
     insta::assert_snapshot!(said, @"
-    error: invalid value 'fast' for '--rate <RATE>': the unit is k, M or G bits per second
+    error: invalid value 'fast' for '--bottleneck <RATE>': the unit is k, M or G bits per second
 
     For more information, try '--help'.
-    error: invalid value '0' for '--rate <RATE>': write a rate as in 500k, 10M or 1G
+    error: invalid value '0' for '--bottleneck <RATE>': write a rate as in 500k, 10M or 1G
 
     For more information, try '--help'.
-    error: invalid value '1T' for '--rate <RATE>': the unit is k, M or G bits per second
+    error: invalid value '1T' for '--bottleneck <RATE>': the unit is k, M or G bits per second
 
     For more information, try '--help'.
     error: invalid value '2' for '--loss <SHARE>': write a share from 0% to 100%, as in 1%, or from 0 to 1, as in 0.01

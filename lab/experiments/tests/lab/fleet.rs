@@ -14,9 +14,9 @@ fn root_all_rows_of_agents_are_in_the_store_once() {
     }
     let run = lab(&[
         "fleet",
-        "--agents",
+        "--hosts",
         "1,6",
-        "--flows",
+        "--host-flows",
         "12",
         "--interval",
         "2s",
@@ -52,7 +52,7 @@ fn root_all_rows_of_agents_are_on_a_clickhouse_server_once() {
     if Command::new("clickhouse-server").arg("--version").output().is_err() {
         return skip("there is no clickhouse-server, which Debian's package of that name has");
     }
-    let load = ["--agents", "3", "--flows", "8", "--interval", "1s", "--duration", "4s"];
+    let load = ["--hosts", "3", "--host-flows", "8", "--interval", "1s", "--duration", "4s"];
     let run = lab(&[&["fleet", "--clickhouse", "--format", "jsonl"][..], &load].concat());
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
@@ -67,7 +67,7 @@ fn root_a_collector_that_is_killed_at_any_moment_loses_nothing_and_doubles_nothi
     if skipped() {
         return;
     }
-    let load = ["--agents", "6", "--flows", "40", "--interval", "1s", "--duration", "12s"];
+    let load = ["--hosts", "6", "--host-flows", "40", "--interval", "1s", "--duration", "12s"];
     let run = lab(&[&["fleet", "--kill", "8", "--format", "jsonl"][..], &load].concat());
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
@@ -83,7 +83,7 @@ fn root_one_of_three_collectors_that_is_killed_under_load_loses_nothing_and_doub
     if skipped() {
         return;
     }
-    let load = ["--agents", "6", "--flows", "40", "--interval", "1s", "--duration", "40s", "--collectors", "3"];
+    let load = ["--hosts", "6", "--host-flows", "40", "--interval", "1s", "--duration", "40s", "--collectors", "3"];
     let run = lab(&[&["fleet", "--kill", "1", "--format", "jsonl"][..], &load].concat());
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
@@ -99,7 +99,7 @@ fn root_connections_that_never_speak_do_not_keep_agents_out() {
     if skipped() {
         return;
     }
-    let load = ["--agents", "5", "--flows", "10", "--interval", "1s", "--duration", "5s"];
+    let load = ["--hosts", "5", "--host-flows", "10", "--interval", "1s", "--duration", "5s"];
     let run = lab(&[&["fleet", "--strangers", "2000", "--format", "jsonl"][..], &load].concat());
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let object: Value = serde_json::from_str(run.stdout.trim()).unwrap();
@@ -112,7 +112,7 @@ fn root_connections_that_never_speak_do_not_keep_agents_out() {
 #[test]
 fn loads_that_make_no_sense_are_refused() {
     for wrong in
-        [["--agents", "0"], ["--agents", "20001"], ["--flows", "1025"], ["--interval", "10ms"], ["--strangers", "x"]]
+        [["--hosts", "0"], ["--hosts", "20001"], ["--host-flows", "1025"], ["--interval", "10ms"], ["--strangers", "x"]]
     {
         let run = lab(&[&["fleet"][..], &wrong].concat());
         assert_eq!(run.status, Some(2), "{run}");

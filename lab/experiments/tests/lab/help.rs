@@ -1,7 +1,15 @@
 //! What the help says. `INSTA_UPDATE=always cargo test -p dwell-experiments help` writes the snapshots again after
 //! a wanted change.
 
-use crate::support::lab;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::Command,
+};
+
+use dwell_app::vocabulary::first_words;
+
+use crate::support::{lab, programs, run};
 
 fn help(arguments: &[&str]) -> String {
     let run = lab(arguments);
@@ -118,4 +126,46 @@ fn each_verb_has_a_manual_page_and_hidden_ones_have_none() {
     let has = |verb: &str| folder.path().join(format!("dwell-lab{verb}.1")).is_file();
     assert!(["", "-quic-policies", "-cost", "-completions"].iter().all(|verb| has(verb)));
     assert!(!["-load-part", "-emulate"].iter().any(|verb| has(verb)));
+}
+
+/// A part of an experiment, which nobody starts by hand.
+const PART: &str = "an option of a hidden verb";
+
+/// What may differ between an option of `dwell` and one of the same name of `dwell-lab`.
+const DIFFERS: [(&str, &str); 5] = [
+    ("agents", PART),
+    ("buffer", PART),
+    ("flows", PART),
+    ("duration", "an experiment lasts, and a measurement ends"),
+    ("minimize", "the laboratory compares it with other settings"),
+];
+
+/// An option as a program's completions have it: its letter, whether it takes a value, and how its help begins.
+type Shown = (Option<String>, bool, String);
+
+fn options(program: &Path) -> BTreeMap<String, BTreeSet<Shown>> {
+    let run = run(Command::new(program).args(["completions", "fish"]), b"");
+    assert_eq!(run.status, Some(0), "{run}");
+    let mut options: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for line in run.stdout.lines() {
+        let Some((before, after)) = line.split_once(" -l ") else { continue };
+        let (name, rest) = after.split_once(' ').unwrap_or((after, ""));
+        let short = before.rsplit_once(" -s ").map(|(_, letter)| letter.to_owned());
+        let shown = (short, rest.contains("' -r"), first_words(rest.trim_start_matches("-d '"), 2));
+        options.entry(name.to_owned()).or_default().insert(shown);
+    }
+    options
+}
+
+#[test]
+fn an_option_of_dwell_lab_is_the_same_as_in_dwell() {
+    let programs = programs();
+    let [ours, others] = [&programs.lab, &programs.dwell].map(|program| options(program));
+    let both = ours.iter().filter_map(|(name, ours)| Some((name, ours, others.get(name)?)));
+    let differing: BTreeMap<_, _> = both
+        .filter(|(_, ours, others)| !ours.is_subset(others))
+        .map(|(name, ours, others)| (&**name, (ours, others)))
+        .collect();
+    let wanted: BTreeSet<_> = DIFFERS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(differing.keys().copied().collect::<BTreeSet<_>>(), wanted, "{differing:#?}");
 }

@@ -145,7 +145,7 @@ fn root_a_triangle_whose_links_lose_everything() {
     }
     let name = format!("e2e-lossy-{}", std::process::id());
     let _down = Down(name.clone());
-    let arguments = ["--topology", "triangle", "--loss", "1", "--rate", "10M"];
+    let arguments = ["--topology", "triangle", "--loss", "1", "--bottleneck", "10M"];
     let up = lab(&[&["up", &name], &arguments[..]].concat());
     assert_eq!(up.status, Some(0), "{up}");
     let pings = ping(&format!("dwell-{name}-client"), "10.77.4.2");

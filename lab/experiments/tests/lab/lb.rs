@@ -93,7 +93,7 @@ fn root_a_run_prints_one_object_per_policy_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().to_str().unwrap();
     let arguments = ["--loads", "0.3,0.5", "--duration", "3s", "--format", "jsonl"];
-    let run = lab(&[&["lb", "think", "--keep", keep], &arguments[..]].concat());
+    let run = lab(&[&["lb", "think", "--keep-in", keep], &arguments[..]].concat());
     // Three seconds do not decide whether p99 meets its goal.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let objects = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());

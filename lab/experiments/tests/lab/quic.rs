@@ -19,7 +19,7 @@ fn root_0rtt_is_kept_by_zero_rtt_and_the_source_address_and_lost_by_the_5_tuple(
     // The load is low and the margin high, so that no server is overloaded on any machine.
     let few = ["--clients", "60", "--rate", "90", "--duration", "4s"];
     let light = ["--work", "100us", "--margin", "30s"];
-    let (status, runs) = told(&[&["policies", "--keep", keep], &few[..], &light].concat());
+    let (status, runs) = told(&[&["policies", "--keep-in", keep], &few[..], &light].concat());
     let policies: Vec<_> = runs.iter().map(|run| run["policy"].as_str().unwrap()).collect();
     assert_eq!(policies, ["zero-rtt", "5-tuple", "source", "least-loaded"]);
     assert_eq!(status, Some(0), "{runs:?}");

@@ -180,7 +180,7 @@ fn root_behaviours_are_scored_by_what_their_clients_know() {
         assert!(matches!(run.status, Some(0 | 1)), "{run}");
         objects(&run)
     };
-    let lines = zoo(&["--duration", "3s", "--keep", folder]);
+    let lines = zoo(&["--duration", "3s", "--keep-in", folder]);
 
     let scores = |subject: &str| -> Vec<&Value> {
         lines.iter().filter(|line| line["type"] == "lab.zoo" && line["of"][subject].is_string()).collect()

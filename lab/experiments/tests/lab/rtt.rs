@@ -11,7 +11,8 @@ fn root_each_program_reads_the_round_trips_of_one_capture() {
     }
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().to_str().unwrap();
-    let run = lab(&["rtt", "--loss", "0.02", "--duration", "1s", "--rounds", "1", "--keep", keep, "--format", "jsonl"]);
+    let run =
+        lab(&["rtt", "--loss", "0.02", "--duration", "1s", "--rounds", "1", "--keep-in", keep, "--format", "jsonl"]);
     // A busy machine may miss goals, and programs that are not installed leave some undecided.
     assert!(matches!(run.status, Some(0 | 1 | 4)), "{run}");
     assert!(folder.path().join("loss-0.02.pcap").is_file());

@@ -14,7 +14,7 @@ fn root_a_scenario_adds_up_agrees_with_the_application_and_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let keep = folder.path().join("kept");
     let keep = keep.to_str().unwrap();
-    let arguments = ["stack", "buffers", "--duration", "3s", "--keep", keep];
+    let arguments = ["stack", "buffers", "--duration", "3s", "--keep-in", keep];
     let run = run(Command::new(LAB).args(arguments), b"");
     assert_eq!(run.status, Some(0), "{run}");
     let checks: Vec<_> = run.stdout.lines().filter(|line| line.starts_with("ok ")).collect();

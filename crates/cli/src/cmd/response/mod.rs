@@ -152,7 +152,7 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_parser = conditions)]
     fail_if: Vec<Conditions>,
 
-    /// Set a constant of an estimator, for experiments: threshold, modes, merge-distance, rto, floor,
+    /// Set KEY to VALUE, for experiments: a constant of an estimator, threshold, modes, merge-distance, rto, floor,
     /// heuristics, idle-gap or show-modes; see docs/method/response.md. May be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = constants::constant)]
     set: Vec<Constant>,

@@ -150,7 +150,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Choose what an experiment compares: controller=element, wireless=true or estimator=paper; see
+    /// Set KEY to VALUE, for experiments: what is compared, controller=element, wireless=true or estimator=paper; see
     /// docs/method/socket.md. May be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = variant)]
     set: Vec<Variant>,

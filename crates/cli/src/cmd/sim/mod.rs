@@ -42,7 +42,7 @@ struct OutputArgs {
     /// Runs of each policy, each with a seed of its own [default: as the scenario says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Seed of the first run; each further run has one more [default: as the scenario says]
+    /// Random seed of the first run; each further run has one more [default: as the scenario says]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Output format: text, or jsonl, one object per policy and number of servers

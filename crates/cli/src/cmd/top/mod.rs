@@ -43,7 +43,7 @@ use crate::{
     log::log,
     names::NamesArgs,
     screen::{Input, Screen},
-    source::FilterArgs,
+    source::{FilterArgs, is_store},
     stop::Stop,
 };
 
@@ -57,45 +57,42 @@ use crate::{
 #[command(after_help = "\
 Examples:
   dwell top                             all connections, those with the longest round trip first
-  dwell top --view peers --sort rate    who moves the most
+  dwell top --view peers --by rate      who moves the most
   dwell top -f 10.0.0.0/8 -f '!:22'     some of them
   dwell top --once --format jsonl       one table, for scripts
   dwell top --once --fail-if 'rtt max>50ms'
   dwell top -r capture.pcapng           the flows of a capture
-  dwell top --store web.db              what other runs have stored last
-  dwell top --once --view processes --sort send-buffer --top 5
+  dwell top -r web.db              what other runs have stored last
+  dwell top --once --view processes --by send-buffer --top 5
   sudo dwell top --view units           services of systemd, and containers
   sudo dwell top --view backends        those of the balancer that runs on this host
 
 More: docs/guide/top.md in the source.")]
 #[group(skip)]
 pub struct Args {
-    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe. Its flows are shown as they are at its end
-    #[arg(short, long, value_name = "FILE", conflicts_with = "duration")]
+    /// Capture to read instead: pcap or pcapng, also gzipped; - for a pipe. Its flows are shown as they are at its end. Or a
+    /// store, the SQLite file of --store of other verbs or of a collector: its last interval is shown, and the screen follows what
+    /// is written to it
+    #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
-
-    /// Store to show the last interval of instead: the SQLite file of --store of other verbs, or of a collector. The screen
-    /// follows what is written to it
-    #[arg(long, value_name = "FILE", conflicts_with = "read")]
-    store: Option<PathBuf>,
 
     /// What a row stands for
     #[arg(long, value_enum, value_name = "VIEW", default_value_t = ViewName::Flows)]
     view: ViewName,
 
-    /// What is worst: the rows with the most of it come first [default: rtt, and of backends response]
-    #[arg(long, value_enum, value_name = "METRIC")]
-    sort: Option<MetricName>,
+    /// Sort the lines by this, the largest first [default: rtt, and of backends response]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    by: Option<FigureName>,
 
     /// Socket of the balancer whose backends are a view: api.socket of its configuration
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with_all = ["read", "store"])]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET, conflicts_with = "read")]
     socket: PathBuf,
 
     #[command(flatten)]
     flows: FilterArgs,
 
-    /// Length of an interval, after which the screen is drawn again [default: 1s, with --read the whole capture, and with
-    /// --store the longest of those that are stored]
+    /// Length of an interval, after which the screen is drawn again [default: 1s; of a
+    /// capture, all of it; of a store, the longest of those that are stored]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     interval: Option<Duration>,
 
@@ -107,7 +104,7 @@ pub struct Args {
     names: NamesArgs,
 
     /// Show no response latency of live flows, for which programs are attached to the interfaces
-    #[arg(long, conflicts_with_all = ["read", "store"])]
+    #[arg(long, conflicts_with = "read")]
     no_response: bool,
 
     /// Print one table of one interval instead of a screen
@@ -152,11 +149,11 @@ enum ViewName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MetricName {
+enum FigureName {
     Rtt,
     Response,
     SendBuffer,
-    Retransmissions,
+    Retransmitted,
     Rate,
 }
 
@@ -172,13 +169,23 @@ const TURN: Duration = Duration::from_millis(200);
 const IDLE_NS: u64 = 30_000_000_000;
 
 impl Args {
+    /// The capture to read.
+    fn capture(&self) -> Option<&Path> {
+        self.read.as_deref().filter(|path| !is_store(path))
+    }
+
+    /// The store to read.
+    fn store(&self) -> Option<&Path> {
+        self.read.as_deref().filter(|path| is_store(path))
+    }
+
     /// The view of flows; where backends are wanted, the one that the keys lead back to.
     fn view(&self) -> View {
         View::ALL.get(self.view as usize).copied().unwrap_or(View::Flows)
     }
 
     fn metric(&self) -> Metric {
-        self.sort.map_or(Metric::Rtt, |sort| Metric::ALL[sort as usize])
+        self.by.map_or(Metric::Rtt, |by| Metric::ALL[by as usize])
     }
 
     /// Whether response latency of live flows is to be measured.
@@ -194,13 +201,13 @@ impl Args {
 
     /// What backends are ranked by; `None` if the view is another one.
     fn backends(&self) -> Result<Option<By>, Failure> {
-        Ok(match (self.view, self.sort) {
-            (ViewName::Backends, _) if self.read.is_some() => {
+        Ok(match (self.view, self.by) {
+            (ViewName::Backends, _) if self.capture().is_some() => {
                 return Err(Failure::usage(anyhow!(
                     "a capture has no balancer: choose another --view, or leave out --read"
                 )));
             }
-            (ViewName::Backends, _) if self.store.is_some() && self.format == Format::Jsonl => {
+            (ViewName::Backends, _) if self.store().is_some() && self.format == Format::Jsonl => {
                 return Err(Failure::usage(anyhow!(
                     "backends of a store are printed as text only: query its table `backends` instead"
                 )));
@@ -210,8 +217,8 @@ impl Args {
                     "--fail-if is about flows: choose another --view, or judge what `dwell lb status` says of backends"
                 )));
             }
-            (ViewName::Backends, None | Some(MetricName::Response)) => Some(By::Response),
-            (ViewName::Backends, Some(MetricName::Rate)) => Some(By::Packets),
+            (ViewName::Backends, None | Some(FigureName::Response)) => Some(By::Response),
+            (ViewName::Backends, Some(FigureName::Rate)) => Some(By::Packets),
             (ViewName::Backends, Some(_)) => {
                 return Err(Failure::usage(anyhow!(
                     "backends are sorted by response or rate; < and > choose other columns"
@@ -223,7 +230,7 @@ impl Args {
 
     fn settings(&self) -> Settings {
         let max_flows = self.max_flows as usize;
-        let (prefix4, prefix6, is_capture) = (self.prefix4, self.prefix6, self.read.is_some());
+        let (prefix4, prefix6, is_capture) = (self.prefix4, self.prefix6, self.capture().is_some());
         // Of an interval that is the whole capture, no flow is forgotten.
         let idle_ns = if is_capture && self.interval.is_none() { u64::MAX } else { IDLE_NS };
         Settings { max_flows, idle_ns, is_capture, prefix4, prefix6 }
@@ -235,10 +242,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let filter = args.flows.with_port()?;
     let backends = args.backends()?;
     let stop = Stop::listen(args.duration)?;
-    if let Some(path) = &args.read {
+    if let Some(path) = args.capture() {
+        if args.duration.is_some() {
+            return Err(Failure::usage(anyhow!("a capture is read to its end: leave out --duration")));
+        }
         return of_capture(args, path, &filter, &stop);
     }
-    if let Some(path) = &args.store {
+    if let Some(path) = args.store() {
         return of_store(args, path, filter, backends, &stop);
     }
     if args.once {
@@ -319,7 +329,7 @@ fn once(args: &Args, mut sources: Sources, backends: Option<By>, stop: &Stop) ->
 /// Ends an interval of the screen. A store that can no longer be read is complained of, and its last figures stay.
 fn end_interval(args: &Args, sources: &mut Sources, app: &mut App) -> Result<(), Failure> {
     match sources.end_interval() {
-        Err(failure) if args.store.is_some() => {
+        Err(failure) if args.store().is_some() => {
             app.message = failure.error.map(|error| error.to_string());
             Ok(())
         }
@@ -340,7 +350,7 @@ fn watch(
     }
     app.message = sources.notice.take();
     sources.end_interval()?;
-    let interval = args.interval.filter(|_| args.store.is_none()).unwrap_or(INTERVAL);
+    let interval = args.interval.filter(|_| args.store().is_none()).unwrap_or(INTERVAL);
     let mut next = Instant::now() + FIRST.min(interval);
     app.update(&sources.shown);
     while !stop.is_asked() {

@@ -21,7 +21,7 @@ use crate::{
     exit::{Exit, Failure},
     moment::Moment,
     names::NamesArgs,
-    source::{ServerArgs, clock, cost, host_name},
+    source::{ServerArgs, clock, cost, host_name, is_store},
     stored::{self, StoreArgs},
     written::WriteArgs,
 };
@@ -145,7 +145,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         false => args.write.open_beside_program()?,
     };
     // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
-    let is_store = args.read.as_ref().is_some_and(|path| stamps::is_store(path));
+    let is_store = args.read.as_ref().is_some_and(|path| is_store(path));
     let store = args.store.open(DURATION, args.read.is_some())?;
     let (mut is_complete, mut running) = (Ok(Exit::Done), None);
     let evidence = match (&args.read, &args.target, args.command.split_first()) {

@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::Read as _,
     path::Path,
 };
 
@@ -15,33 +13,16 @@ use dwell_engine::{
 };
 use dwell_records::counted;
 use dwell_socket::outside::Selection;
-use dwell_store::{Address, Place, Reader, StoredSegment, Wanted};
+use dwell_store::{Place, Reader, StoredSegment, Wanted};
 
 use crate::{
     exit::{Exit, Failure},
     moment::Moment,
-    source::ServerArgs,
+    source::{ServerArgs, server},
 };
 
-/// How a file of SQLite begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Connections of a target that are copied from a server: those with the most bytes.
 const MOST_COPIED: usize = 10_000;
-
-/// Returns the address of a server, if this is one.
-pub fn server(path: &Path) -> Option<&str> {
-    path.to_str().filter(|text| Address::is_meant_by(text))
-}
-
-/// Whether it is a server, or a file that `dwell collect` or `--store` may have written. A pipe is not looked into.
-pub fn is_store(path: &Path) -> bool {
-    if server(path).is_some() {
-        return true;
-    }
-    let mut head = Vec::new();
-    let is_read = path.is_file() && File::open(path).is_ok_and(|file| file.take(16).read_to_end(&mut head).is_ok());
-    is_read && head == MAGIC
-}
 
 /// Reads what a store has of a target, or of all flows together, between two moments.
 pub fn read(
@@ -166,7 +147,7 @@ fn other_figures(
     let verbs = verbs.into_iter().collect::<Vec<_>>().join(", ");
     Ok((rows > 0).then(|| Unseen {
         what: format!("what its {} of {verbs} say, which have latencies and no stamps", counted(rows, "row", "rows")),
-        remedy: format!("`dwell report --store {} --output FILE` draws them", path.display()),
+        remedy: format!("`dwell report -r {} --output FILE` draws them", path.display()),
     }))
 }
 

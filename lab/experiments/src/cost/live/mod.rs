@@ -75,7 +75,7 @@ lost: samples that were not delivered."
     let plan = |flows: &[u32], variants: &[Variant<'static>]| Plan {
         rounds,
         window: Duration::from_millis(500),
-        flows: options.flows.map_or_else(|| flows.to_vec(), |flows| vec![flows]),
+        flows: options.connections.map_or_else(|| flows.to_vec(), |flows| vec![flows]),
         variants: variants.iter().copied().chain(peer).collect(),
     };
     println!("\nOne segment per packet (gso_max_segs 1)");

@@ -33,7 +33,7 @@ pub(in super::super) struct Faults {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Duration,
     /// Random seed of the moments at which something is killed
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Output format: text, or jsonl with one object per fault
     #[arg(long, value_enum, default_value_t = Format::Text)]

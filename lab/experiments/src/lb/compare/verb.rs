@@ -35,14 +35,14 @@ pub struct Compare {
     /// Load, as a share of the servers' capacity while none is slow, above 0 and below 1
     #[arg(long, value_name = "LOAD", default_value = "0.4", value_parser = crate::lb::verb::load)]
     load: f64,
-    /// Time for which clients open connections; the server is slow from 10 s to 20 s
+    /// How long clients open connections; the server is slow from 10 s to 20 s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = positive_duration)]
     duration: Duration,
     /// Runs of each balancer, with consecutive seeds; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     common: Common,

@@ -38,7 +38,7 @@ pub struct Several {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_duration)]
     duration: Duration,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     common: Common,

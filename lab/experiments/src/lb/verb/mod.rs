@@ -29,7 +29,7 @@ pub(super) use figures::Figures;
 /// clients directly. Clients open connections as a Poisson process, whether or not answers come, and send
 /// a few requests on each, one after another. A server has one worker, whose work is to wait; in `shared` and
 /// `limited` it computes, in a cgroup with a CPU limit. The policies alternate and see the same arrivals. Latencies are measured by the clients over all requests of a run;
-/// a broken request counts as longer than all others. --keep saves charts of tails by load and of weights
+/// a broken request counts as longer than all others. --keep-in saves charts of tails by load and of weights
 /// over time, and the output of balancers. The exit status is 1 if a goal is missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help(), args_conflicts_with_subcommands = true)]
@@ -45,24 +45,24 @@ pub struct Lb {
     /// Runs of each policy at each load, with consecutive seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// Time for which clients open connections [default: the scenario's]
+    /// How long clients open connections [default: the scenario's]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     duration: Option<Duration>,
     /// Mean service time of a request, which is exponential [default: 5ms, shared and limited: 400us]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     work: Option<Duration>,
-    /// Requests per connection
+    /// Requests of a connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     requests: u32,
-    /// A key of the balancer's configuration, as in estimator=pirate, interval=1s, latency.rate=0.05 or vip.choices=1
+    /// Set KEY to VALUE, a key of the balancer's configuration, as in estimator=pirate, interval=1s, latency.rate=0.05 or vip.choices=1
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<String>,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep charts, and the output of balancers, in this folder
+    /// Folder to keep charts and the output of balancers in
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -75,7 +75,7 @@ enum Verb {
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo dwell-lab lb --runs 5 --keep out   tails by load, five runs each, with pictures
+  sudo dwell-lab lb --runs 5 --keep-in out   tails by load, five runs each, with pictures
   sudo dwell-lab lb slowed killed         a server that is slow for a while, and one that dies
   sudo dwell-lab lb compare               HAProxy, nginx and IPVS on the same load
   sudo dwell-lab lb several               do connections survive when balancers come and go?
@@ -120,7 +120,7 @@ pub fn run(args: &Lb) -> Result<Exit, Failure> {
         Some(Verb::Several(several)) => return several::run(several),
         None => {}
     }
-    let scene = args.common.scene(args.keep.as_deref())?;
+    let scene = args.common.scene(args.keep_in.as_deref())?;
     let format = args.common.format;
     let mut all_goals = Vec::new();
     for scenario in selected(&args.scenarios) {
@@ -131,7 +131,7 @@ pub fn run(args: &Lb) -> Result<Exit, Failure> {
         if figures.has_loads() {
             let picture = by_load(&runs.heading(), &figures.percentiles());
             let name = format!("{}.svg", scenario.name());
-            save(args.keep.as_deref(), &name, &picture)?;
+            save(args.keep_in.as_deref(), &name, &picture)?;
         }
         all_goals.extend(goals::judge(scenario, &figures));
     }
@@ -192,7 +192,7 @@ impl Runs<'_> {
         let outcome = lb::run(&self.scene.star, &options)?;
         let record = self.record(load, run, policy, &outcome);
         self.args.common.format.print(&record, || record.line())?;
-        if let Some(keep) = self.args.keep.as_deref() {
+        if let Some(keep) = self.args.keep_in.as_deref() {
             let name = format!("{}-{load}-{run}-{}", self.scenario.name(), policy.name());
             let heading = format!("{}, load {load}, {}", self.scenario.about(), policy.name());
             let picture = over_time(&heading, &outcome, self.time());

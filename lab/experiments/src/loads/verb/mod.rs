@@ -79,12 +79,12 @@ struct Common {
     #[arg(long, value_name = "REQUESTS", value_parser = positive)]
     depth: Option<usize>,
     /// Connections of the client [default: 200, http3: 20, memcached: 10]. With several, one run each
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = positive)]
     connections: Vec<usize>,
     /// Threads of the client, which share its connections
-    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = positive)]
     threads: usize,
-    /// Requests per second of all connections together, or `max`. With several, as in 500,1000,2000, a run
+    /// Rate of all connections together, in requests per second, or `max`. With several, as in 500,1000,2000, a run
     /// each; its files are named FILE-rate-RATE
     #[arg(long, value_name = "RATE", default_value = "2000", value_delimiter = ',', value_parser = Requests::parse)]
     rate: Vec<Requests>,
@@ -94,11 +94,11 @@ struct Common {
     /// Write requests that may go at the same time in one piece
     #[arg(long)]
     coalesce: bool,
-    /// For how long requests are sent
+    /// How long requests are sent
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// File for what the client knows of each request: JSON Lines, times of CLOCK_MONOTONIC
     #[arg(long, value_name = "FILE")]
@@ -134,7 +134,7 @@ struct Network {
 
 #[derive(Debug, clap::Args)]
 pub struct Memcached {
-    /// Batch: wait for all answers before the next. Window: one more request for each answer
+    /// In what pattern a connection sends requests. Batch: wait for all answers before the next. Window: one more request for each answer
     #[arg(long, value_enum, default_value_t = Flow::Batch)]
     mode: Flow,
     #[command(flatten)]

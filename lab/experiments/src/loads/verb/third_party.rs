@@ -18,19 +18,19 @@ pub struct ThirdParty {
     #[arg(long, value_name = "REQUESTS", default_value_t = 1, value_parser = positive)]
     depth: usize,
     /// Connections of the client
-    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = positive)]
     connections: usize,
     /// Threads of the client, which share its connections
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive)]
     threads: usize,
     /// Length of the object or value that is asked for, up to 1 GB
     #[arg(long, value_name = "BYTES", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     size: u64,
-    /// For how long about: wrk takes whole seconds, redis-benchmark as many requests as should take it
+    /// How long about: wrk takes whole seconds, redis-benchmark as many requests as should take it
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
-    /// Seed of the network
-    #[arg(long, default_value_t = 1)]
+    /// Random seed, of the network
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// File for the packets at the vantage point
     #[arg(long, value_name = "FILE")]

@@ -25,7 +25,7 @@ pub struct Client {
     /// Balancing policy
     #[arg(long, value_enum, default_value_t = Policy::ZeroRtt)]
     policy: Policy,
-    /// Longest time that the program may run
+    /// How long the program may run
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_duration)]
     duration: Duration,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub struct Handshakes {
     /// Round trips between client and server
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', default_values = ["0ms", "20ms"], value_parser = duration)]
     rtts: Vec<Duration>,
-    /// Numbers of simultaneous clients
+    /// Clients at the same time; several numbers are run one after the other
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10, 50, 100, 200], value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: Vec<u16>,
     /// Connections of each mode at each number of clients
@@ -37,9 +37,9 @@ pub struct Handshakes {
     /// Rounds, in each of which every mode runs once
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Keep pictures in this folder
+    /// Folder to keep pictures in
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     /// Output format: text, or jsonl with one object per line
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -66,7 +66,7 @@ struct HandshakeRecord {
 impl Handshakes {
     pub fn run(&self) -> Result<Exit, Failure> {
         // Only the folder for pictures is needed.
-        let _folder = folders("dwell-quic-", self.keep.as_deref())?;
+        let _folder = folders("dwell-quic-", self.keep_in.as_deref())?;
         let lab = Programs::find()?.lab;
         let mut pictures = Vec::new();
         for certificate in self.certificates.iter().copied() {
@@ -90,7 +90,7 @@ impl Handshakes {
         }
         let pictures: Vec<_> = pictures.iter().map(|(title, runs)| (title.clone(), runs.as_slice())).collect();
         let picture = quic::by_clients("Full handshakes, resumed handshakes and 0-RTT", &pictures);
-        save(self.keep.as_deref(), "handshakes.svg", &picture)?;
+        save(self.keep_in.as_deref(), "handshakes.svg", &picture)?;
         Ok(Exit::Done)
     }
 

@@ -21,8 +21,8 @@ use crate::{failure::Failure, print::SCHEMA, print::millis};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo dwell-lab quic handshakes --keep out   cost of full and resumed handshakes and of 0-RTT
-  sudo dwell-lab quic policies --keep out     0-RTT under zero-rtt, 5-tuple, source, least loaded
+  sudo dwell-lab quic handshakes --keep-in out   cost of full and resumed handshakes and of 0-RTT
+  sudo dwell-lab quic policies --keep-in out     0-RTT under zero-rtt, 5-tuple, source, least loaded
   sudo dwell-lab quic policies --new-addresses   clients return from elsewhere each time
   sudo dwell-lab quic moves                   1,000 changes of address in the middle of an answer
   sudo dwell-lab quic replay                  1,000 recorded first flights, sent again

@@ -17,7 +17,7 @@ use crate::{
 /// which shows that the moves are real.
 #[derive(Debug, clap::Args)]
 pub struct Moves {
-    /// Simultaneous connections
+    /// Connections at the same time
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..=200))]
     connections: u16,
     /// Moves per connection
@@ -27,7 +27,7 @@ pub struct Moves {
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',', default_values_t = [Policy::ZeroRtt, Policy::Source])]
     policies: Vec<Policy>,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     common: Common,

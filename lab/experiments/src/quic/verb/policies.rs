@@ -24,25 +24,25 @@ use crate::{
 /// has one worker, whose work is to wait.
 #[derive(Debug, clap::Args)]
 pub struct Policies {
-    /// Number of clients
+    /// Clients that return
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(2..=500))]
     clients: u16,
     /// A new address for each connection of a client, which no other connection has had
     #[arg(long)]
     new_addresses: bool,
-    /// Connections per second of all clients together
-    #[arg(long, value_name = "N", default_value_t = 150.0)]
+    /// Rate of all clients together, in connections per second clients together
+    #[arg(long, value_name = "RATE", default_value_t = 150.0)]
     rate: f64,
     /// Exponent of the Zipf distribution of rates over clients; 0: all clients have the same rate
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     skew: f64,
-    /// Time for which clients arrive, with each policy
+    /// How long clients arrive, with each policy
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = positive_duration)]
     duration: Duration,
     /// Mean service time of a request, which is exponential
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     work: Duration,
-    /// Emulated round trip, 0 to 2s
+    /// Round trip that is emulated, 0 to 2s
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = rtt)]
     rtt: Duration,
     /// Bytes of an answer
@@ -59,11 +59,11 @@ pub struct Policies {
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',', default_values_t = Policy::ALL)]
     policies: Vec<Policy>,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep a picture in this folder
+    /// Folder to keep a picture in
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -129,7 +129,7 @@ const COLUMNS: Columns<15> = Columns([
 
 impl Policies {
     pub fn run(&self) -> Result<Exit, Failure> {
-        let scene = self.common.scene(self.keep.as_deref())?;
+        let scene = self.common.scene(self.keep_in.as_deref())?;
         let format = self.common.format;
         format.say(&COLUMNS.heading())?;
         let options = PolicyOptions {
@@ -158,7 +158,7 @@ impl Policies {
             "{} clients, {} connections per second, four servers, round trip {:?}",
             self.clients, self.rate, self.rtt
         );
-        save(self.keep.as_deref(), "policies.svg", &quic::by_policy(&heading, &all))?;
+        save(self.keep_in.as_deref(), "policies.svg", &quic::by_policy(&heading, &all))?;
         self.common.judge(&goals::policies(self.new_addresses, &all))
     }
 

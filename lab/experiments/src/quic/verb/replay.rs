@@ -17,7 +17,7 @@ use crate::{
 /// recordings. With a copy of the state from before each request the attacker can.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
-    /// Number of 0-RTT requests that are recorded
+    /// Requests of 0-RTT that are recorded
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     requests: u16,
     /// Replays of each request

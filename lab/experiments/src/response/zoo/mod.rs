@@ -57,23 +57,23 @@ pub struct ZooArgs {
     /// List the behaviours, and run none
     #[arg(long)]
     list: bool,
-    /// For how long the clients of a behaviour send requests
+    /// How long the clients of a behaviour send requests
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
     /// Behaviours that run at the same time
-    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive)]
     jobs: usize,
     /// Python with the packages of the clients, as tests/zoo/setup installs them [default: python3 on the search path]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Random seed of the service times
-    #[arg(long, default_value_t = 1)]
+    /// Random seed, of the service times
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep for each behaviour what the clients sent, as NAME.pcap, and the truth, as NAME.truth.jsonl
+    /// Folder to keep, for each behaviour, what the clients sent, as NAME.pcap, and the truth, as NAME.truth.jsonl
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     /// Run no clients, and compare what an earlier run kept
-    #[arg(long, value_name = "FOLDER", conflicts_with = "keep")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "keep_in")]
     replay: Option<PathBuf>,
 }
 
@@ -96,7 +96,7 @@ pub fn run(args: &ZooArgs, estimators: &[String], epoch: Duration, format: Forma
         }
         return Ok(Exit::Done);
     }
-    let folder = folders("dwell-zoo-", args.keep.as_deref())?;
+    let folder = folders("dwell-zoo-", args.keep_in.as_deref())?;
     let signals = Signals::watch()?;
     let programs = Programs::find()?;
     let zoo = Zoo {
@@ -202,7 +202,7 @@ impl Run<'_> {
             Some(kept) => Recorded::kept(behaviour, kept)?,
             None => self.zoo.record(behaviour, &folder)?,
         };
-        if let Some(keep) = &self.args.keep {
+        if let Some(keep) = &self.args.keep_in {
             recorded.keep(behaviour, keep)?;
         }
         let mut scores = Vec::new();

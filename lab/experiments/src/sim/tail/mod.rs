@@ -49,7 +49,7 @@ pub struct Args {
     /// Runs of each policy in each setting, each with a seed of its own; the figures are means
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: u32,
-    /// Seed of the first run; each further run has one more
+    /// Random seed of the first run; each further run has one more
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
     /// Among how many servers a connection chooses, 1 to 4, or all: `choices` of the VIP

@@ -53,17 +53,17 @@ pub struct Socket {
     /// Runs of each setting; the settings take turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// Keep the stamps, the output of `dwell run` and pictures of delay over time in this folder
+    /// Folder to keep the stamps, the output of `dwell run` and pictures of delay over time in
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
     /// Delivery trace of the scenario lte: one millisecond per line, each an opportunity for 1504 bytes
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Send without segmentation offload: TCP makes no packets that are longer than the link's
     #[arg(long)]
     no_offload: bool,
-    /// With --minimize, compare only these settings with plain, such as lowat or element [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = setting)]
+    /// Which settings --minimize compares with plain, such as lowat or element [default: all]
+    #[arg(long, value_name = "SETTINGS", value_delimiter = ',', value_parser = setting)]
     settings: Vec<Setting>,
     /// Output format: text, or jsonl, one object per run
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -99,8 +99,8 @@ pub fn run(args: &Socket) -> Result<Exit, Failure> {
 }
 
 fn compare(args: &Socket) -> Result<Exit, Failure> {
-    let folder = folders("dwell-socket-", args.keep.as_deref())?;
-    let bench = Bench { args, programs: Programs::find()?, folder: args.keep.as_deref().unwrap_or(folder.path()) };
+    let folder = folders("dwell-socket-", args.keep_in.as_deref())?;
+    let bench = Bench { args, programs: Programs::find()?, folder: args.keep_in.as_deref().unwrap_or(folder.path()) };
     let scenarios = args.scenarios()?;
     let both = !args.accuracy && !args.minimize;
     let mut exit = Exit::Done;
@@ -203,7 +203,7 @@ impl Bench<'_> {
         if outcome.truth.lost > 0 {
             log(format_args!("{} stamped bytes are missing in the truth", outcome.truth.lost));
         }
-        if self.args.keep.is_none() {
+        if self.args.keep_in.is_none() {
             // The stamps of a run are large; the whole folder is removed at the end in any case.
             let _ = fs::remove_dir_all(&folder);
         }
@@ -212,7 +212,7 @@ impl Bench<'_> {
 
     /// Writes a picture to the folder of --keep.
     fn keep(&self, file: &str, picture: &str) -> Result<(), Failure> {
-        let Some(keep) = &self.args.keep else {
+        let Some(keep) = &self.args.keep_in else {
             return Ok(());
         };
         let file = keep.join(file);

@@ -45,15 +45,15 @@ pub struct Stack {
     /// How long the application sends; with --sampling, at each size
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     duration: Duration,
-    /// Stamp one of N bytes: a power of two from 64 to 16777216
+    /// Stamp one in N bytes: a power of two from 64 to 16777216
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = sample_bytes)]
     sample_bytes: u32,
     /// Instead of scenarios: print the cost and the number of samples of stamping one of N bytes, for several N
-    #[arg(long, conflicts_with_all = ["scenarios", "keep"])]
+    #[arg(long, conflicts_with_all = ["scenarios", "keep_in"])]
     sampling: bool,
-    /// Keep the stores and a page for each in this folder: SCENARIO.db, SCENARIO.html
+    /// Folder to keep the stores and a page for each in: SCENARIO.db, SCENARIO.html
     #[arg(long, value_name = "FOLDER")]
-    keep: Option<PathBuf>,
+    keep_in: Option<PathBuf>,
 }
 
 /// A scenario as an argument.
@@ -86,7 +86,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
     if args.sampling {
         return sampling::run(args.duration);
     }
-    let folder = folders("dwell-stack-", args.keep.as_deref())?;
+    let folder = folders("dwell-stack-", args.keep_in.as_deref())?;
     let chosen: Vec<Scenario> = match args.scenarios.as_slice() {
         [] => Scenario::ALL.to_vec(),
         some => some.iter().map(|named| named.0).collect(),
@@ -104,11 +104,11 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
                 return Err(Failure::new(Exit::Host, failure));
             }
         };
-        let kept = args.keep.as_deref().unwrap_or(folder.path());
+        let kept = args.keep_in.as_deref().unwrap_or(folder.path());
         let store = kept.join(format!("{}.db", scenario.name()));
         if store.exists() {
             return Err(Failure::usage(anyhow::anyhow!(
-                "{} already exists: name another folder with --keep, or remove it",
+                "{} already exists: name another folder with --keep-in, or remove it",
                 store.display()
             )));
         }
@@ -125,7 +125,7 @@ pub fn run(args: &Stack) -> Result<Exit, Failure> {
         if !report(scenario, args, &store, &outcome)? {
             exit = Exit::False;
         }
-        if args.keep.is_some() {
+        if args.keep_in.is_some() {
             page(&store)?;
         }
     }
@@ -231,7 +231,7 @@ fn is_expected(line: &str) -> bool {
 fn page(store: &Path) -> Result<(), Failure> {
     let page = store.with_extension("html");
     let done = std::process::Command::new(Programs::find()?.dwell)
-        .args(["report", "--store"])
+        .args(["report", "--read"])
         .arg(store)
         .arg("--output")
         .arg(&page)

@@ -93,7 +93,7 @@ impl StoreFile {
     pub fn open(args: &Args, path: &Path, filter: Filter) -> Result<(StoreFile, Screenful), Failure> {
         if path.to_str().is_some_and(Address::is_meant_by) {
             return Err(Failure::usage(anyhow!(
-                "--store is an SQLite file here: a ClickHouse server cannot be read; `dwell report --store {}` draws what it has",
+                "a store is an SQLite file here: a ClickHouse server cannot be read; `dwell report -r {}` draws what it has",
                 path.display()
             )));
         }
