@@ -17,6 +17,7 @@ mod pages;
 mod ranking;
 mod screen;
 mod secret;
+mod segments;
 mod served;
 mod set;
 mod sinks;

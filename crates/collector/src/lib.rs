@@ -27,11 +27,15 @@ use std::{
 };
 
 use dwell_app::{log::log, stop::Stop};
-use dwell_engine::{gray, layers::join::Config};
+use dwell_engine::{
+    gray,
+    histogram::Histogram,
+    layers::{PathSegment, join::Config},
+};
 use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
 use dwell_probes::clock::ClockMode;
-use dwell_records::Output;
+use dwell_records::{Output, Verdict};
 use dwell_socket::clock::boot_id;
 use dwell_store::{Address, Login, Retain, Server as ClickHouse, Store};
 
@@ -69,6 +73,8 @@ pub struct Options {
     pub gray: Option<gray::Config>,
     /// Where tables of paths are printed, if they are.
     pub print: Option<Print>,
+    /// Judges the paths, if they are judged.
+    pub judge: Option<Box<dyn Judge>>,
     /// Where metrics are registered, if they are served.
     pub registry: Option<Arc<Registry>>,
 }
@@ -103,6 +109,15 @@ pub struct Print {
     pub flows: bool,
 }
 
+/// Judges the paths of a run.
+pub trait Judge: Send {
+    /// Adds the bytes of an interval in a segment of the path from one host to another, but for those that TCP sent again.
+    fn add(&mut self, segment: PathSegment, histogram: &Histogram);
+
+    /// Returns what comes of them at the end of the run; `None` if nothing was asked.
+    fn judge(&mut self) -> Option<Verdict>;
+}
+
 /// Collects until it is asked to stop, then finishes the open intervals. Raises the process's limit on descriptors.
 pub fn run(options: Options, stop: &Stop) -> Result<(), Error> {
     run_within(options, descriptors::limits(), stop, |_| {})
@@ -115,8 +130,19 @@ fn run_within(
     stop: &Stop,
     on_listening: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let Options { listen, identity, destination, join, sync_interval, clock_mode, agent_rate, gray, print, registry } =
-        options;
+    let Options {
+        listen,
+        identity,
+        destination,
+        join,
+        sync_interval,
+        clock_mode,
+        agent_rate,
+        gray,
+        print,
+        judge,
+        registry,
+    } = options;
     let retain = match destination {
         Destination::File { retain, .. } => retain,
         Destination::Server { .. } => None,
@@ -128,6 +154,7 @@ fn run_within(
     let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;
     collector.set_retain(retain);
     collector.set_gray(gray);
+    collector.set_judge(judge);
     collector.set_gate()?;
     let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
     log(format_args!("listening for agents at {}", server.address()));

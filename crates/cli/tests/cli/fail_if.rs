@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::{
+    fleet::{ended, pair},
     records::{object, of_type},
-    support::{Run, dwell, dwell_reading},
+    support::{Run, dwell, dwell_reading, skipped},
     wire::{capture, pings},
 };
 
@@ -88,12 +89,44 @@ fn a_program_without_connections_fails_a_condition_but_keeps_its_own_failure() {
 }
 
 #[test]
+fn root_agents_judge_the_bytes_of_their_host_and_collectors_those_of_all_paths() {
+    if skipped() {
+        return;
+    }
+    let (pair, office) = pair("fleet-judged");
+    let judge = |condition| ["--format", "jsonl", "--fail-if", condition];
+    let collector = office.collect(&pair.left, &judge("network count<1 or rx application count>0"));
+    let agent = office.agent(&pair.left, "a", &judge("tx total count>0"));
+    office.waits_for_agents(1);
+    let (agent, collector) = (ended(agent, 0), ended(collector, 1));
+    for (run, kind, failed, words) in [
+        (&agent, "agent.status", false, "there are no bytes of tx total: tx total count>0 does not hold"),
+        (
+            &collector,
+            "collect.status",
+            true,
+            "there are no bytes of network: network count<1 holds, so this run has failed",
+        ),
+    ] {
+        assert!(run.stderr.contains(words), "{run}");
+        let last = of_type(&run.stdout, kind).pop().unwrap();
+        assert_eq!((&last["last"], &last["fail_if"]["failed"]), (&true.into(), &failed.into()), "{last}");
+    }
+}
+
+#[test]
 fn a_malformed_condition_is_refused_with_its_place() {
     for (verb, condition, words) in [
         (&["rtt", "-r", "-"][..], "p98>5ms", "at character 1: 'p98' is not a figure; the figures are count, mean, min"),
         (&["rtt", "-r", "-"], "udp p99>5ms", "at character 1: 'udp' is not a method; before a figure, write tcp, "),
         (&["response", "-r", "-"], "p99=5ms", "at character 4: compare with >, >=, < or <="),
         (&["stack"], "rx queueing p99>5ms", "at character 1: 'rx queueing' is not a segment"),
+        (
+            &["collect", "--listen", "127.0.0.1:0", "--store", "x"],
+            "tx network p99>5ms",
+            "at character 1: 'tx network' is not a segment",
+        ),
+        (&["agent", "--collector", "127.0.0.1:1"], "network p99>5ms", "at character 1: 'network' is not a segment"),
         (&["run"], "p99>5ms", "at character 1: 'p99' is not a figure; the figures are count, mean, max"),
     ] {
         let run = judged(verb, &[condition]);

@@ -18,7 +18,7 @@ impl Collector {
             lost: joined.crowded + self.outlived,
             cost: Cost { cpu_ns: Some(process_cpu_ns()), ..Cost::default() },
             counters: self.outcomes().map(|(name, count)| (name.into(), count)).into(),
-            verdict: None,
+            verdict: self.judge.as_mut().and_then(|judge| judge.judge()),
         };
         match &mut self.print {
             Some(print) => {

@@ -30,8 +30,8 @@ use self::{
     rows::{write_estimate, write_hello, write_window},
 };
 use crate::{
-    Error, Print, clocks::Clocks, estimates::Estimates, forward::Forward, hosts::Hosts, metrics::CollectorMetrics,
-    queue::Gate, time::Time,
+    Error, Judge, Print, clocks::Clocks, estimates::Estimates, forward::Forward, hosts::Hosts,
+    metrics::CollectorMetrics, queue::Gate, time::Time,
 };
 
 /// How long after its end an interval is reported: agents gather before they send, and bytes settle.
@@ -71,6 +71,7 @@ pub struct Collector {
     clocks: Clocks,
     hosts: Hosts,
     print: Option<Print>,
+    judge: Option<Box<dyn Judge>>,
     metrics: Option<Shared<CollectorMetrics>>,
     /// When the next interval ends.
     due_ns: u64,
@@ -133,6 +134,7 @@ impl Collector {
             clocks,
             hosts,
             print,
+            judge: None,
             metrics: registry.map(|registry| registry.register(CollectorMetrics::new())),
             due_ns: config.next_end(now_ns),
             counted_ns: now_ns,
@@ -297,6 +299,11 @@ impl Collector {
         self.retention = Retention::new(retain, Origin::Live);
     }
 
+    /// Sets what judges the paths of the run.
+    pub fn set_judge(&mut self, judge: Option<Box<dyn Judge>>) {
+        self.judge = judge;
+    }
+
     /// Deletes rows that are not to be kept, once per [`DELETE_NS`] and as long as [`DELETE_TIME`]: agents wait meanwhile, so that
     /// not more arrives than is deleted.
     pub fn delete_oldest(&mut self) -> Result<(), Error> {
@@ -399,6 +406,7 @@ impl Collector {
         })?;
         self.charge(&windows);
         self.serve(&windows);
+        self.judge(&windows);
         self.print(&windows, to_unix_ns)?;
         self.report_gray(&events)
     }
@@ -438,6 +446,19 @@ impl Collector {
             let (tx, rx) = (self.hosts.name(key.tx_host), self.hosts.name(key.rx_host));
             for (segment, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
                 metrics.path(tx, rx, segment, histogram);
+            }
+        }
+    }
+
+    /// Hands the paths between hosts to what judges them.
+    fn judge(&mut self, windows: &[Window]) {
+        let Some(judge) = &mut self.judge else {
+            return;
+        };
+        let paths = windows.iter().flat_map(|window| &window.paths);
+        for (_, path) in paths.filter(|(key, _)| key.flow.is_none() && !key.resent) {
+            for (segment, histogram) in PathSegment::ALL.into_iter().zip(&path.segments) {
+                judge.add(segment, histogram);
             }
         }
     }

@@ -69,6 +69,7 @@ impl Running {
             agent_rate: 1 << 30,
             gray: None,
             print,
+            judge: None,
             registry: Some(Arc::clone(&registry)),
         };
         let stop = Stop::listen(None).unwrap();

@@ -34,6 +34,7 @@ use crate::{
     exit::{Exit, Failure},
     identity::IdentityArgs,
     log::log,
+    segments::{self, HostConditions},
     served::MetricsArgs,
     source::{Namespaces, StackArgs, clock, host_name},
     statuses::{StatusArgs, Statuses},
@@ -111,6 +112,9 @@ pub struct Args {
     clock_mode: ClockModeArgs,
 
     #[command(flatten)]
+    conditions: HostConditions,
+
+    #[command(flatten)]
     statuses: StatusArgs,
 
     #[command(flatten)]
@@ -176,14 +180,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let lanes = Lanes::start(lanes, &identity, args.on_event(reflector, connections))?;
     let source = Source { clock: clock(), host: Some(host_name()), ..Source::default() };
     let statuses = Statuses::new(args.statuses, source)?;
-    let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?, statuses);
+    let segments = args.conditions.segments();
+    let mut reporter = Reporter::new(lanes, served, Namespaces::of_this_host()?, statuses, segments);
     let ended = monitor.run(args.interval, || stop.is_asked(), &mut reporter);
     monitor.detach();
     let last = monitor.end_interval(&mut reporter);
-    let left = reporter.finish(DRAIN_TIMEOUT);
+    let (left, verdict) = reporter.finish(DRAIN_TIMEOUT);
     monitor.pauses().into_iter().for_each(log);
     ended.and(last)?;
-    args.report_left(left)
+    let exit = segments::exit(verdict.as_ref());
+    args.report_left(left).map(|()| exit)
 }
 
 impl Args {
@@ -347,10 +353,10 @@ impl Args {
     }
 
     /// Reports what the collector has not stored at the end.
-    fn report_left(&self, left: Backlog) -> Result<Exit, Failure> {
+    fn report_left(&self, left: Backlog) -> Result<(), Failure> {
         let Backlog { batches: waiting, dropped, is_on_disk, .. } = left;
         if (waiting, dropped) == (0, 0) {
-            return Ok(Exit::Done);
+            return Ok(());
         }
         let kept = match is_on_disk {
             true => format!("they are in {} for the next agent", self.buffer_dir.display()),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dwell_engine::{
-    layers::{ByteTrace, Direction, Ends, FlowFigures, Isns, SegmentFigures},
+    layers::{ByteTrace, Direction, Ends, FlowFigures, Isns, PathSegment, SegmentFigures},
     socket::TcpInfo,
 };
 use dwell_fleet::{
@@ -16,13 +16,14 @@ use dwell_fleet::{
 };
 use dwell_metrics::Shared;
 use dwell_probes::stack::{Interval, Observer};
-use dwell_records::{Status, Verb};
+use dwell_records::{Status, Verb, Verdict};
 use dwell_socket::outside;
 
 use super::metrics::BacklogMetrics;
 use crate::{
     exit::Failure,
     log::log,
+    segments::Segments,
     served::MetricsOutputs,
     source::{Namespaces, StackMetrics, clock, stack_status},
     statuses::Statuses,
@@ -45,10 +46,18 @@ pub struct Reporter {
     statuses: Statuses,
     /// That of the last interval.
     status: Option<Status>,
+    /// What `--fail-if` judges.
+    segments: Segments,
 }
 
 impl Reporter {
-    pub fn new(lanes: Lanes, served: Option<MetricsOutputs>, namespaces: Namespaces, statuses: Statuses) -> Reporter {
+    pub fn new(
+        lanes: Lanes,
+        served: Option<MetricsOutputs>,
+        namespaces: Namespaces,
+        statuses: Statuses,
+        segments: Segments,
+    ) -> Reporter {
         let served = served.map(|served| {
             let metrics = served.registry.register(StackMetrics::default());
             let backlog = served.registry.register(BacklogMetrics::default());
@@ -62,16 +71,18 @@ impl Reporter {
             namespaces,
             statuses,
             status: None,
+            segments,
         }
     }
 
-    /// Waits at most `timeout` until all batches are stored. Returns what is left.
-    pub fn finish(self, timeout: Duration) -> Backlog {
+    /// Waits at most `timeout` until all batches are stored. Returns what is left, and what became of the conditions.
+    pub fn finish(mut self, timeout: Duration) -> (Backlog, Option<Verdict>) {
         let left = self.batcher.finish(timeout);
+        let verdict = self.segments.judge();
         if let Some(status) = self.status {
-            self.statuses.print(with_backlog(Status { last: true, ..status }, left));
+            self.statuses.print(with_backlog(Status { last: true, verdict: verdict.clone(), ..status }, left));
         }
-        left
+        (left, verdict)
     }
 
     /// Returns the round-trip times that the host's TCP has measured, by the flow from this host.
@@ -124,6 +135,9 @@ impl Observer for Reporter {
             let segments = interval.segments.iter().map(|figures| (figures.segment, &figures.histogram));
             metrics.lock().interval(segments, &counters, &interval.run_times);
             backlog.lock().update(self.batcher.backlog());
+        }
+        for one in &interval.segments {
+            self.segments.add(PathSegment::Host(one.segment), &one.histogram);
         }
         let status = stack_status(Verb::Agent, interval, false);
         self.statuses.print(with_backlog(status.clone(), self.batcher.backlog()));

@@ -1,12 +1,22 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::anyhow;
-use dwell_collector::{Destination, Options, Print};
-use dwell_engine::{gray, layers::join::Config, units::nanos};
+use dwell_collector::{Destination, Judge, Options, Print};
+use dwell_engine::{
+    gray,
+    histogram::Histogram,
+    layers::{PathSegment, join::Config},
+    units::nanos,
+};
 use dwell_fleet::{Confinement, Key, wire::AgentName};
-use dwell_records::{Output, Source};
+use dwell_records::{Output, Source, Verdict};
 use dwell_store::{Address, Retain};
 
 use crate::{
@@ -17,6 +27,7 @@ use crate::{
     identity::IdentityArgs,
     log::log,
     secret::clickhouse_login,
+    segments::{self, PathConditions, Segments},
     served::MetricsArgs,
     source::host_name,
     stored,
@@ -134,6 +145,9 @@ pub struct Args {
     format: FormatOrNone,
 
     #[command(flatten)]
+    conditions: PathConditions,
+
+    #[command(flatten)]
     write: WriteArgs,
 
     /// Also report each flow separately, with --format or --write
@@ -194,6 +208,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     args.confine()?;
     let stop = args.write.listen(args.duration)?;
     let served = args.metrics.start("collect")?;
+    let segments = Arc::new(Mutex::new(args.conditions.segments()));
     let options = Options {
         listen,
         identity,
@@ -204,10 +219,31 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         agent_rate: args.agent_rate,
         gray: args.gray(),
         print: args.print()?,
+        judge: Some(Box::new(PathJudge(Arc::clone(&segments)))),
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
     };
     dwell_collector::run(options, &stop)?;
-    Ok(Exit::Done)
+    let verdict = PathJudge(segments).judge();
+    Ok(segments::exit(verdict.as_ref()))
+}
+
+/// Judges all paths of a run together.
+struct PathJudge(Arc<Mutex<Segments>>);
+
+impl PathJudge {
+    fn segments(&self) -> MutexGuard<'_, Segments> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Judge for PathJudge {
+    fn add(&mut self, segment: PathSegment, histogram: &Histogram) {
+        self.segments().add(segment, histogram);
+    }
+
+    fn judge(&mut self) -> Option<Verdict> {
+        self.segments().judge()
+    }
 }
 
 impl Args {
