@@ -148,10 +148,13 @@ fn options(program: &Path) -> BTreeMap<String, BTreeSet<Shown>> {
     assert_eq!(run.status, Some(0), "{run}");
     let mut options: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for line in run.stdout.lines() {
-        let Some((before, after)) = line.split_once(" -l ") else { continue };
-        let (name, rest) = after.split_once(' ').unwrap_or((after, ""));
+        let Some((before, after)) = line.strip_prefix("complete ").and_then(|line| line.split_once(" -l ")) else {
+            continue;
+        };
+        let (name, rest) = after.split_once(" -d '").unwrap_or((after, ""));
         let short = before.rsplit_once(" -s ").map(|(_, letter)| letter.to_owned());
-        let shown = (short, rest.contains("' -r"), first_words(rest.trim_start_matches("-d '"), 2));
+        let help = rest.split("' ").next().unwrap_or_default().trim_end_matches('\'');
+        let shown = (short, rest.contains("' -r"), first_words(help, 2));
         options.entry(name.to_owned()).or_default().insert(shown);
     }
     options

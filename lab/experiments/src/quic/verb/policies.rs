@@ -30,7 +30,7 @@ pub struct Policies {
     /// A new address for each connection of a client, which no other connection has had
     #[arg(long)]
     new_addresses: bool,
-    /// Rate of all clients together, in connections per second clients together
+    /// Rate of all clients together, in connections per second
     #[arg(long, value_name = "RATE", default_value_t = 150.0)]
     rate: f64,
     /// Exponent of the Zipf distribution of rates over clients; 0: all clients have the same rate
