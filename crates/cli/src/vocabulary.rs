@@ -13,6 +13,7 @@ use crate::Cli;
 const EXCEPTIONS: &[Exception] = &[
     ("format", Part::Default, "collect runs as a service and prints nothing unless asked"),
     ("max-flows", Part::Default, "a flow of stack and agent takes 5 KB in each interval, one of rtt 600 bytes in all"),
+    ("read", Part::Meaning, "report reads stores, and no capture"),
     ("summary", Part::ValueName, "that of response may say what a line is about"),
 ];
 

@@ -101,11 +101,6 @@ impl Namespace {
         })?
     }
 
-    /// Sets a feature of a device by `ethtool -K`: "on" or "off".
-    pub fn offload(&self, device: &str, feature: &str, state: &str) -> Result<()> {
-        run(self.command("ethtool").args(["-K", device, feature, state]), "").map(drop)
-    }
-
     /// Runs lines of `ip -batch` in the namespace.
     pub fn ip(&self, batch: &str) -> Result<()> {
         run(Command::new("ip").args(["-n", &self.name, "-batch", "-"]), batch).map(drop)

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use crate::{Namespace, Result};
+use crate::{Namespace, Result, error::run};
 
 /// Hosts on one Ethernet segment, each with a number that its addresses end with. XDP programs can forward between them.
 #[derive(Debug)]
@@ -61,5 +61,12 @@ impl Switch {
     /// If there is no such host or no ethtool.
     pub fn poll(&self, host: u8, polls: &str) -> Result<()> {
         self.namespace.offload(&format!("port{host}"), "gro", polls)
+    }
+}
+
+impl Namespace {
+    /// Sets a feature of a device by `ethtool -K`: "on" or "off".
+    pub fn offload(&self, device: &str, feature: &str, state: &str) -> Result<()> {
+        run(self.command("ethtool").args(["-K", device, feature, state]), "").map(drop)
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct StoreArgs {
-    /// Store the figures too, in this SQLite file, for `dwell report`; several runs may share it
+    /// Store for the figures too, an SQLite file that `dwell report` reads; several runs may share it
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 

@@ -43,7 +43,7 @@ fn each_type_is_an_area_and_a_kind_with_the_same_header() {
 fn keys_with_known_values_list_them() {
     let schema = schema();
     let values = |kind: &str, key: &str| schema["$defs"][kind]["properties"][key]["enum"].clone();
-    let closes = json!(["fin", "rst", "idle", "answered", "evicted", "end", null]);
+    let closes = json!(["fin", "rst", "idle", "answered", "evicted", "end", "reused", null]);
     for (kind, key, known) in [
         ("rtt.flow", "event", json!(["open", "first-rtt", "close"])),
         ("rtt.flow", "reason", closes),
