@@ -14,7 +14,7 @@ use super::{
 };
 use anyhow::{Result, bail};
 use dwell_engine::{
-    balance::{Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
+    balance::{CidEvent, Forward, NextHop, Protocol, Real, Reason, ServerId, Vip, VipKey, ZeroVip},
     quic_lb::{Config, Load, Stamp},
 };
 use dwell_probes::balancer::{Plane, PlaneOptions};
@@ -32,6 +32,8 @@ struct Row {
     flows: u32,
     packet: Vec<u8>,
     why: Reason,
+    /// What the packets do beyond that, and what makes a row one of "connection ID opened" if it is [`CidEvent::Opened`].
+    event: Option<CidEvent>,
 }
 
 pub fn run(stop: &Stop) -> Result<Vec<Finding>> {
@@ -47,9 +49,9 @@ empty program. {ROUNDS} interleaved rounds of {PACKETS} packets per row; the lea
         stop.check()?;
         let above = measure(&row)?;
         println!("{:<52}{:>9}{:>8.0}{:>8.0}", row.name, row.flows, least(&above), median(&above));
-        let limit = match row.why {
-            Reason::Cid => &limits::CID[0],
-            Reason::Unroutable if row.name.contains("opened") => &limits::CID[1],
+        let limit = match (row.why, row.event) {
+            (Reason::Cid, _) => &limits::CID[0],
+            (_, Some(CidEvent::Opened)) => &limits::CID[1],
             _ => continue,
         };
         found.push(limit.judge(row.name, Ok(least(&above))));
@@ -62,14 +64,19 @@ fn rows() -> Result<Vec<Row>> {
     let own = Config::own(0, KEY)?;
     let stamp = Stamp { freshness: now.as_secs() << 16, load: Load::from_wait(Duration::from_millis(3)) };
     let cid = own.encode_stamped(7, stamp).to_vec();
+    // It is kept nowhere, and opened again for each packet.
+    let of_nobody = own.encode_stamped(SERVERS as u16 + 1, stamp).to_vec();
     let forged = [&[16][..], &[0x5a; 16]].concat();
-    let row = |name, flows, payload: Vec<u8>, why| Row { name, flows, packet: packet(&payload), why };
+    let row = |name, flows, payload: Vec<u8>, why| Row { name, flows, packet: packet(&payload), why, event: None };
+    let doing = |event, row: Row| Row { event: Some(event), ..row };
     Ok(vec![
         row("short, its server's, cached", 1, short(&cid), Reason::Cid),
         row("the same, of many clients", 10_000, short(&cid), Reason::Cid),
         row("long, its server's, cached", 1, long(&cid), Reason::Cid),
-        row("short, opened, nobody's: dropped", 1, short(&forged), Reason::Unroutable),
-        row("short, of no layout: dropped", 1, short(&[0xff; 17]), Reason::Unroutable),
+        doing(CidEvent::Opened, row("short, opened, nobody's: dropped", 1, short(&of_nobody), Reason::Unroutable)),
+        // From one network, so that nearly all are over the budget of forged ones.
+        doing(CidEvent::Unopened, row("short, forged, a flood: dropped", 1, short(&forged), Reason::Unroutable)),
+        doing(CidEvent::NoLayout, row("short, of no layout: dropped", 1, short(&[0xff; 17]), Reason::Unroutable)),
         row("long, not routable, known", 10_000, long(&[1; 8]), Reason::Connection),
         row("long, not routable, new", 500_000, long(&[1; 8]), Reason::New),
     ])
@@ -115,7 +122,8 @@ fn measure(row: &Row) -> Result<Vec<f64>> {
         Reason::New => row.flows - row.flows / 500,
         _ => PACKETS * (ROUNDS as u32 - 1),
     };
-    if counters.get(row.why) < u64::from(wanted) {
+    let seen = row.event.map_or(u64::MAX, |event| counters.cid_events(event)).min(counters.get(row.why));
+    if seen < u64::from(wanted) {
         bail!("packets were not what '{}' says: {counters:?}", row.why.name());
     }
     Ok(above)
