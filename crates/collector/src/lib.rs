@@ -114,7 +114,7 @@ pub trait Judge: Send {
     /// Adds the bytes of an interval in a segment of the path from one host to another, but for those that TCP sent again.
     fn add(&mut self, segment: PathSegment, histogram: &Histogram);
 
-    /// Returns what comes of them at the end of the run; `None` if nothing was asked.
+    /// Returns the verdict on all of them at the end of the run; `None` if nothing was asked.
     fn judge(&mut self) -> Option<Verdict>;
 }
 

@@ -199,7 +199,10 @@ pub(crate) fn load_remedy(io: &io::Error, lacks_capability: bool) -> &'static st
             "too large for the verifier of this kernel, or for a table: lower --max-flows; if that \
              does not help, please report this with the output of `dwell doctor`"
         }
-        Some(libc::ENOMEM) => "lower --max-flows or --max-groups",
+        Some(libc::ENOMEM) => {
+            "this host, or the limit of this service, has too little memory for its maps: free some, or make them \
+             smaller by --max-flows, --max-groups or the [limits] of a balancer, where the verb has them"
+        }
         _ => "`dwell doctor` shows what this kernel lacks",
     }
 }
@@ -240,7 +243,7 @@ mod tests {
         assert!(remedy(libc::EACCES, false).contains("verifier"));
         assert!(remedy(libc::EINVAL, true).contains("verifier"));
         assert!(remedy(libc::E2BIG, false).contains("too large"));
-        assert!(remedy(libc::ENOMEM, false).starts_with("lower --max-flows"));
+        assert!(remedy(libc::ENOMEM, false).contains("too little memory"));
         assert!(remedy(libc::ENOSYS, false).contains("dwell doctor"));
     }
 }

@@ -334,7 +334,7 @@ impl Collector {
         }
     }
 
-    /// Returns what a run ends with that would end like this: lines that are missing in the file of `--write` are an error, and
+    /// Adds lines that are missing in the file of `--write` to the outcome of a run: they are an error, and
     /// reported also beside another one.
     pub fn complete(&self, ended: Result<(), Error>) -> Result<(), Error> {
         let missing = self.print.as_ref().and_then(|print| print.output.missing_lines());

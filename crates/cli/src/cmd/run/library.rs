@@ -51,11 +51,11 @@ pub fn preload(library: &Path) -> (&'static str, OsString) {
 
 /// Returns a path that leads to the library for glibc's loader, which replaces `$ORIGIN` by the program's folder, and to nothing for
 /// others: musl's would end a program for which it cannot resolve what a library needs, and goes on without one that it does not
-/// find.
+/// find. It is absolute for those too, so that nobody but root can make them find something.
 fn for_glibc(library: &Path) -> PathBuf {
-    /// No program is in a folder that is deeper.
+    /// Folders between the root and a program, at most: the library is not loaded into one that lies deeper.
     const DEPTH: usize = 64;
-    let mut path = OsString::from("$ORIGIN");
+    let mut path = OsString::from("/$ORIGIN");
     path.push("/..".repeat(DEPTH));
     path.push(library);
     path.into()
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_loader_that_replaces_nothing_finds_nothing() {
         let library = for_glibc(Path::new("/proc/self/exe"));
-        assert!(!library.exists());
+        assert!(library.is_absolute() && !library.exists());
         let folder = library.to_str().unwrap().replace("$ORIGIN", "/proc/self/fd");
         assert!(Path::new(&folder).exists());
     }

@@ -158,8 +158,8 @@ impl Notes {
             printer.note(
                 "no program could use libdwell: connections were measured from outside. Use the \
                  library of the same version as dwell, and a dwell without file capabilities \
-                 (setcap), because they keep programs from loading it. One that was built with -fsanitize=thread or \
-                 memory cannot use it",
+                 (setcap), because they keep programs from loading it. One that was built with -fsanitize=thread, \
+                 memory or hwaddress cannot use it",
             );
         }
         let lines = [
@@ -237,7 +237,7 @@ fn why_outside(has_library: bool, is_served: bool) -> &'static str {
         (true, false) => {
             "its libdwell cannot open dwell's table: it runs as another user, and the program that started it has \
              closed the inherited descriptor, it has a libdwell of another version, or it was built with \
-             -fsanitize=thread or memory"
+             -fsanitize=thread, memory or hwaddress"
         }
         (true, true) => "they were not made by calls of the C library, or were inherited",
     }

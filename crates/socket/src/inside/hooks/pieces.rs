@@ -40,6 +40,9 @@ const TURN_ROUNDS: u32 = 10_000;
 /// The most rounds that a call with MSG_DONTWAIT waits.
 const SHORT_ROUNDS: u32 = 20;
 
+/// How long a call waits before it tries again where the kernel has too little memory for all sockets together.
+const SCARCE_NS: u64 = 1_000_000;
+
 /// The right to write to a stream, until it is dropped. A write that is cut takes several calls, and those of other
 /// threads must not come between them: programs rely on it that the kernel keeps the bytes of one call together.
 struct Turn<'a> {
@@ -176,7 +179,7 @@ impl<'a> Pieces<'a> {
         let mut sent: ssize_t = 0;
         let begun_ns = sys::monotonic_ns();
         let mut patience = None;
-        // The kernel would wait for each piece anew, whatever has ended the wait for the call.
+        // The kernel would wait for each piece anew, although the call's time is over or a signal came.
         let mut has_waited = false;
         loop {
             let room = self.room();
@@ -186,13 +189,17 @@ impl<'a> Pieces<'a> {
                 return Some(sent);
             }
             let end = if length == room { MSG_EOR } else { 0 };
-            let is_trial = sent > 0 && !has_waited && flags & MSG_DONTWAIT == 0;
+            let is_trial = sent > 0 && flags & MSG_DONTWAIT == 0;
             let wait = if is_trial { MSG_DONTWAIT } else { 0 };
             // SAFETY: the parts are within those of the caller.
             let now = unsafe { sendmsg(fd, &piece[..count], flags | end | wait) };
             let Ok(taken) = usize::try_from(now) else {
                 return match errno() {
                     libc::EAGAIN if is_trial => {
+                        if has_waited {
+                            // There is room, but not in the memory of all sockets.
+                            sys::wait(&AtomicU32::new(0), 0, SCARCE_NS);
+                        }
                         let patience = patience.get_or_insert_with(|| Patience::of(fd, begun_ns));
                         has_waited = patience.waits_for_room(fd);
                         if has_waited {
@@ -250,13 +257,17 @@ impl Patience {
         let &Patience::Until(end_ns) = self else {
             return false;
         };
-        let left = end_ns.map(|end_ns| {
-            let left_ns = end_ns.saturating_sub(sys::monotonic_ns());
-            timespec { tv_sec: (left_ns / 1_000_000_000) as _, tv_nsec: (left_ns % 1_000_000_000) as _ }
+        let left_ns = end_ns.map(|end_ns| end_ns.saturating_sub(sys::monotonic_ns()));
+        if left_ns == Some(0) {
+            return false;
+        }
+        let mut left = left_ns.map(|left_ns| timespec {
+            tv_sec: (left_ns / 1_000_000_000) as _,
+            tv_nsec: (left_ns % 1_000_000_000) as _,
         });
         let mut polled = pollfd { fd, events: POLLOUT, revents: 0 };
-        let time = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: it reads one time, if any, and reads and writes one descriptor.
+        let time = left.as_mut().map_or(std::ptr::null(), |left| std::ptr::from_mut(left).cast_const());
+        // SAFETY: it reads and writes one time, if any, and one descriptor.
         unsafe { real::ppoll(&raw mut polled, 1, time, std::ptr::null()) == 1 }
     }
 }
