@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, mem,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::RangeInclusive,
 };
 
@@ -49,8 +49,8 @@ pub(super) struct Connections {
     /// Cookies of connections of the target beyond the limit, and how many there were besides.
     omitted: HashSet<u64>,
     omitted_before: u64,
-    /// Local ports at which programs listen, with the socket of the listener; 0 if there are several.
-    listening: HashMap<u16, u32>,
+    /// Ends at which programs listen, with the socket of the listener; 0 if there are several.
+    listening: HashMap<Endpoint, u32>,
     /// Local ports that the kernel gives to clients.
     given_to_clients: RangeInclusive<u16>,
     dumped_ns: Option<u64>,
@@ -195,18 +195,18 @@ impl Connections {
         for followed in self.followed.values_mut() {
             let inode = match followed.inode {
                 // It is to be accepted yet, by a process that listens.
-                0 => self.listening.get(&followed.ends.src.port),
+                0 => listener(&self.listening, &followed.ends.src),
                 _ => Some(&followed.inode),
             };
             followed.pid = inode.and_then(|inode| Some(target.owners.get(inode)?.pid));
         }
     }
 
-    /// Finds the ports at which programs listen.
+    /// Finds the ends at which programs listen.
     pub(super) fn find_listeners(&mut self) -> Result<(), Error> {
         self.listening.clear();
         self.diag.dump_listening(&mut |_, report| {
-            let listener = self.listening.entry(report.key.ends().src.port);
+            let listener = self.listening.entry(report.key.ends().src);
             listener.and_modify(|inode| *inode = 0).or_insert(report.inode);
         })?;
         // A process may have been given a connection of another one.
@@ -388,7 +388,7 @@ impl Connections {
     /// The end that somebody listens at is the server. Where the listener is gone, the other end has a port of those that
     /// the kernel gives to clients.
     fn role(&self, ends: &Ends) -> Role {
-        match self.listening.contains_key(&ends.src.port) {
+        match listener(&self.listening, &ends.src).is_some() {
             true => Role::Server,
             false => Role::by_ports(ends, Protocol::TCP, &self.given_to_clients).unwrap_or(Role::Client),
         }
@@ -496,4 +496,34 @@ fn given_to_clients() -> RangeInclusive<u16> {
 fn is_new(info: &TcpInfo) -> bool {
     const RECENT_US: u64 = 1_000_000;
     info.busy_us.is_some_and(|us| us < RECENT_US)
+}
+
+/// Returns the socket that listens at an end of this host: at its address, or at all addresses, where one of IPv6 listens for IPv4
+/// too.
+fn listener<'a>(listening: &'a HashMap<Endpoint, u32>, end: &Endpoint) -> Option<&'a u32> {
+    let v6: IpAddr = Ipv6Addr::UNSPECIFIED.into();
+    let all = if end.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { v6 };
+    let at = |address| listening.get(&Endpoint { address, port: end.port });
+    [end.address, all, v6].into_iter().find_map(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_client_whose_port_is_that_of_a_listener_at_another_address_is_no_server() {
+        let end = |text: &str| {
+            let end: SocketAddr = text.parse().unwrap();
+            Endpoint { address: end.ip(), port: end.port() }
+        };
+        let listening = [("127.0.0.1:45000", 7), ("0.0.0.0:80", 8), ("[::]:80", 9), ("[::]:443", 10)];
+        let listening = listening.map(|(at, inode)| (end(at), inode)).into();
+        let at = |text| listener(&listening, &end(text)).copied();
+        assert_eq!((at("127.0.0.1:45000"), at("192.0.2.1:45000")), (Some(7), None));
+        assert_eq!((at("192.0.2.1:80"), at("[2001:db8::1]:80")), (Some(8), Some(9)));
+        assert_eq!((at("192.0.2.1:443"), at("[2001:db8::1]:443")), (Some(10), Some(10)));
+    }
 }

@@ -58,15 +58,21 @@ impl Tally {
     /// Adds what a connection has shown. One that was found too late for TLS's handshake is counted.
     pub(super) fn add(&mut self, followed: &mut Followed, requests: &Requests) {
         let key = followed.group_key();
-        if followed.was_answered && followed.counted != CountKind::Upstream {
-            let opened = requests.label(&followed.ends).is_some_and(|label| asks_for_tls(&label));
-            self.evidence.missed_handshakes += u64::from(opened);
-        }
-        self.evidence.add(&followed.connection, key, followed.counted);
+        let opened_with_tls = || requests.label(&followed.ends).is_some_and(|label| asks_for_tls(&label));
+        let was_late = followed.was_answered && opened_with_tls();
+        self.add_whole(&followed.connection, key, followed.counted, was_late);
         self.leave_panel(followed);
         if followed.by_chance.is_some() && !followed.was_in_panel {
             self.by_chance.add(&followed.connection, key, followed.counted);
         }
+    }
+
+    /// Adds a connection that was found too late for TLS's handshake, or in time. Where so little was seen of it that it is not one
+    /// of those whose number is known, neither is its handshake one of those that were missed.
+    fn add_whole(&mut self, connection: &Connection, key: Key, counted: CountKind, was_late: bool) {
+        let is_known = self.evidence.add_polls(connection, key, counted, true);
+        let misses = is_known && was_late && counted != CountKind::Upstream;
+        self.evidence.missed_handshakes += u64::from(misses);
     }
 
     /// Keeps what a connection has shown since it joined the panel, if it is in it.
@@ -132,6 +138,24 @@ mod tests {
         assert!(groups == 2, "{groups}");
         let key_of = |group: &dwell_engine::why::Group| -> Key { group.key };
         assert!(closer.groups.iter().all(|group| group.connections == 3 && key_of(group).port == 443));
+    }
+
+    #[test]
+    fn a_connection_of_which_too_little_was_seen_has_missed_no_handshake() {
+        let reading = |time_ns| Reading { time_ns, info: TcpInfo::default(), unacknowledged: None, readable: None };
+        let key = Key { peer: [192, 0, 2, 1].into(), port: 443, role: Role::Client, pid: None, seen_from: None };
+        let mut tally = Tally::default();
+        for (polls, counted, was_late) in [
+            (1, CountKind::Whole, true),
+            (2, CountKind::Upstream, true),
+            (2, CountKind::Whole, false),
+            (2, CountKind::Whole, true),
+        ] {
+            let mut connection = Connection::new(Role::Client, &reading(0));
+            (1..polls).for_each(|poll| drop(connection.observe(&reading(poll * 250_000_000))));
+            tally.add_whole(&connection, key, counted, was_late);
+        }
+        assert_eq!((tally.evidence.connections, tally.evidence.missed_handshakes), (2, 1));
     }
 
     /// A proxy that opens a connection for each question has none that lives to join the panel of its clients.
