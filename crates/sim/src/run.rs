@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             one_way_ns,
             start_ns: flow.start_ns,
             gap_ns: flow.gap_ns,
-            extra_ns: (flow.bytes as f64 * self.scenario.server.byte_ns / f64::from(flow.packets.max(1))) as u64,
+            extra_ns: flow.extra_ns(self.scenario.server.byte_ns) as u64,
             random: Random::stream(self.job.seed, self.opened),
             ideal_arrival_ns: 0,
             ideal_done_ns: 0,

@@ -1,8 +1,11 @@
 //! Scenarios: what to simulate, read from a TOML file.
 
 use std::{
-    fmt::Debug,
-    fs, io,
+    collections::HashSet,
+    fmt::{self, Debug},
+    fs,
+    hash::Hash,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,7 +15,10 @@ use dwell_engine::steer::{
     HeavyShare, OutOfRange,
     zero_rtt::{HeavyConfig, MOST_SERVERS, OverloadConfig},
 };
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
 
 use crate::Policy;
 
@@ -125,13 +131,33 @@ fn port() -> u16 {
 }
 
 /// A time as in all of dwell's files and options: "200us", "1s", "0".
+struct Time(Duration);
+
+impl<'a> Deserialize<'a> for Time {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Time, D::Error> {
+        struct InQuotes;
+        impl Visitor<'_> for InQuotes {
+            type Value = Time;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time in quotes, as in \"5ms\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Time, E> {
+                duration(text).map(Time).map_err(E::custom)
+            }
+        }
+        from.deserialize_str(InQuotes)
+    }
+}
+
 fn time<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
-    duration(&String::deserialize(from)?).map_err(D::Error::custom)
+    Ok(Time::deserialize(from)?.0)
 }
 
 fn times<'a, D: Deserializer<'a>>(from: D) -> Result<[Duration; 2], D::Error> {
-    let [low, high] = <[String; 2]>::deserialize(from)?;
-    Ok([duration(&low).map_err(D::Error::custom)?, duration(&high).map_err(D::Error::custom)?])
+    let [low, high] = <[Time; 2]>::deserialize(from)?;
+    Ok([low.0, high.0])
 }
 
 impl TraceConfig {
@@ -392,8 +418,10 @@ impl Scenario {
         let has_servers =
             |servers: &[usize]| !servers.is_empty() && servers.iter().all(|n| (1..=MOST_SERVERS).contains(n));
         require("runs", self.runs, (1..=10_000).contains(&self.runs), "1 to 10000")?;
-        require("policies", &self.policies, !self.policies.is_empty(), "one at least")?;
-        require("servers", &self.servers, has_servers(&self.servers), "numbers of 1 to 1024")?;
+        let are_policies = !self.policies.is_empty() && are_different(&self.policies);
+        require("policies", &self.policies, are_policies, "one at least, and each once")?;
+        let are_servers = has_servers(&self.servers) && are_different(&self.servers);
+        require("servers", &self.servers, are_servers, "numbers of 1 to 1024, and each once")?;
         let of = self.load_of_servers.unwrap_or(1);
         require("load_of_servers", of, has_servers(&[of]), "1 to 1024")?;
         let interval = self.interval;
@@ -432,6 +460,10 @@ impl Scenario {
             |key, gap| require(key, gap, !gap.is_zero() && gap <= minute, "above 0, up to 1m"),
         )
     }
+}
+
+fn are_different<T: Eq + Hash>(values: &[T]) -> bool {
+    values.iter().collect::<HashSet<_>>().len() == values.len()
 }
 
 impl TraceConfig {

@@ -5,7 +5,7 @@
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use dwell_sim::{
-    Policy, Scenario, TraceConfig, study,
+    Policy, Scenario, Server, TraceConfig, study,
     trace::{Trace, TraceError},
 };
 
@@ -43,10 +43,18 @@ fn the_example_shows_the_defaults() {
 fn errors_name_the_key_and_its_range() {
     let folder = tempfile::tempdir().unwrap();
     for (text, expected) in [
-        ("servers = [0]", "the scenario's servers is [0]; it may be numbers of 1 to 1024"),
-        ("servers = [1025]", "the scenario's servers is [1025]; it may be numbers of 1 to 1024"),
+        ("servers = [0]", "the scenario's servers is [0]; it may be numbers of 1 to 1024, and each once"),
+        ("servers = [1025]", "the scenario's servers is [1025]; it may be numbers of 1 to 1024, and each once"),
         ("runs = 0", "the scenario's runs is 0; it may be 1 to 10000"),
-        ("policies = []", "the scenario's policies is []; it may be one at least"),
+        ("policies = []", "the scenario's policies is []; it may be one at least, and each once"),
+        (
+            "policies = [\"maglev\", \"latency\", \"maglev\"]",
+            "the scenario's policies is [Maglev, Latency, Maglev]; it may be one at least, and each once",
+        ),
+        ("servers = [4, 4]", "the scenario's servers is [4, 4]; it may be numbers of 1 to 1024, and each once"),
+        ("interval = 1", "invalid type: integer `1`, expected a time in quotes, as in \"5ms\""),
+        ("[server]\nservice = [0, 5]", "invalid type: integer `0`, expected a time in quotes, as in \"5ms\""),
+        ("[server]\nservice = [\"0\", \"5\"]", "write a number and a unit, as in 100ms, 1s or 2m"),
         ("policies = [\"fair\"]", "unknown variant `fair`"),
         ("seed = 1\nspeed = 1", "line 2, column 1"),
         (
@@ -89,6 +97,13 @@ fn a_trace_of_flows_runs() {
     let summaries = study::run(&scenario, &trace, &AtomicBool::new(false), &()).unwrap();
     let all = summaries[0].all();
     assert_eq!((all.connections, all.possible, all.used), (3, 1, 1));
+    let slow = Scenario { server: Server { byte_ns: 1e6, ..Server::default() }, ..scenario.clone() };
+    fs::write(folder.path().join("flows.csv"), "0,a,2,100\n1,b,1,1000000000000000\n").unwrap();
+    let error = Trace::load(&slow).unwrap_err().to_string();
+    assert!(
+        error.contains("1000000000000000 bytes in 1 packet, so that a packet takes 1000000000000 s more"),
+        "{error}"
+    );
     fs::write(folder.path().join("flows.csv"), "0,a,2,100\n1,b,?,1\n").unwrap();
     let error = Trace::load(&scenario).unwrap_err();
     assert!(matches!(error, TraceError::Line { line: 2, column: 5, .. }), "{error}");

@@ -6,6 +6,8 @@ mod synthetic;
 
 use std::path::PathBuf;
 
+use dwell_records::counted;
+
 use crate::{Scenario, TraceConfig};
 
 pub use csv::read_csv;
@@ -24,6 +26,13 @@ pub struct Flow {
     pub bytes: u64,
     /// Mean time between packets.
     pub gap_ns: f64,
+}
+
+impl Flow {
+    /// Service time that each packet takes for its bytes.
+    pub(crate) fn extra_ns(&self, byte_ns: f64) -> f64 {
+        self.bytes as f64 * byte_ns / f64::from(self.packets.max(1))
+    }
 }
 
 /// Connections, in the order in which they start.
@@ -52,6 +61,9 @@ impl From<Vec<Flow>> for Flows {
 
 /// Maximum time between the first and the last start. A file that mixes clocks would simulate for ever.
 const MAX_DURATION_S: f64 = 1e7;
+
+/// Maximum time that a packet takes more for its bytes.
+const MAX_EXTRA_S: f64 = 60.0;
 
 /// Why a file cannot be used as a trace.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +107,22 @@ pub enum TraceError {
         /// Time between the first and the last start.
         seconds: f64,
     },
+    /// A packet takes longer than any.
+    #[error(
+        "'{}' has a connection of {bytes} bytes in {packets}, so that a packet takes {seconds:.0} s more; it may be {MAX_EXTRA_S} s: set a \
+         lesser server.byte_ns",
+        path.display()
+    )]
+    Slow {
+        /// The file.
+        path: PathBuf,
+        /// Number of bytes of the connection.
+        bytes: u64,
+        /// Its number of packets, in words.
+        packets: String,
+        /// Additional service time of each of its packets.
+        seconds: f64,
+    },
     /// The capture is damaged.
     #[error(transparent)]
     Capture(#[from] dwell_capture::Error),
@@ -107,16 +135,26 @@ impl Trace {
     ///
     /// [`TraceError`], if the file cannot be read or is not valid.
     pub fn load(scenario: &Scenario) -> Result<Trace, TraceError> {
-        Ok(match &scenario.trace {
+        let (path, flows) = match &scenario.trace {
             TraceConfig::Synthetic { .. } => {
                 let synthetic = Synthetic::new(&scenario.trace, scenario.short);
-                Trace::Synthetic(Box::new(synthetic.expect("the configuration is synthetic")))
+                return Ok(Trace::Synthetic(Box::new(synthetic.expect("the configuration is synthetic"))));
             }
             TraceConfig::Csv { path, connection_gap } => {
-                Trace::Flows(csv::read(path, connection_gap.as_nanos() as f64)?.into())
+                (path, Flows::from(csv::read(path, connection_gap.as_nanos() as f64)?))
             }
-            TraceConfig::Capture { path, port } => Trace::Flows(capture::read(path, *port)?),
-        })
+            TraceConfig::Capture { path, port } => (path, capture::read(path, *port)?),
+        };
+        let extra_s = |flow: &Flow| flow.extra_ns(scenario.server.byte_ns) / 1e9;
+        match flows.flows.iter().find(|flow| extra_s(flow) > MAX_EXTRA_S) {
+            Some(slow) => Err(TraceError::Slow {
+                path: path.clone(),
+                bytes: slow.bytes,
+                packets: counted(slow.packets.into(), "packet", "packets"),
+                seconds: extra_s(slow),
+            }),
+            None => Ok(Trace::Flows(flows)),
+        }
     }
 
     /// Returns what a user has to know about the trace's file, one sentence each.
