@@ -93,13 +93,14 @@ pub fn study(
     Ok(summaries)
 }
 
-/// Lists the jobs of a scenario: each policy with each number of servers, in each run.
+/// Lists the jobs of a scenario: in each run, each policy with each number of servers. So a study that is stopped has
+/// results of all of them.
 pub fn jobs(scenario: &Scenario) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for servers in scenario.servers.iter().copied() {
-        for policy in scenario.policies.iter().copied() {
-            jobs.extend((0..scenario.runs).map(|run| Job {
-                policy,
+    for run in 0..scenario.runs {
+        for servers in scenario.servers.iter().copied() {
+            jobs.extend(scenario.policies.iter().map(|policy| Job {
+                policy: *policy,
                 servers,
                 seed: scenario.seed.wrapping_add(run.into()),
                 speedup: scenario.load_of_servers.map_or(1.0, |reference| servers as f64 / reference as f64),
@@ -123,14 +124,16 @@ pub fn run(
 ) -> Result<Vec<Summary>, OutOfRange> {
     let jobs = jobs(scenario);
     let outcomes = run_all(scenario, trace, &jobs, stop, progress)?;
-    let runs = scenario.runs as usize;
-    let pairs = jobs.chunks(runs).zip(outcomes.chunks(runs));
-    Ok(pairs.map(|(jobs, outcomes)| Summary::of(jobs[0], outcomes)).collect())
+    let pairs = scenario.servers.len() * scenario.policies.len();
+    let summary = |(pair, job): (usize, &Job)| {
+        let completed = outcomes.iter().skip(pair).step_by(pairs).flatten();
+        Summary::of(*job, scenario.runs, &completed.collect::<Vec<_>>())
+    };
+    Ok(jobs.iter().take(pairs).enumerate().map(summary).collect())
 }
 
 impl Summary {
-    fn of(job: Job, outcomes: &[Option<Outcome>]) -> Summary {
-        let completed: Vec<&Outcome> = outcomes.iter().flatten().collect();
+    fn of(job: Job, requested: u32, completed: &[&Outcome]) -> Summary {
         let estimate = |value: &dyn Fn(&Outcome) -> Option<f64>| {
             Estimate::of(completed.iter().filter_map(|outcome| value(outcome)))
         };
@@ -150,7 +153,7 @@ impl Summary {
             policy: job.policy,
             servers: job.servers,
             runs: completed.len(),
-            requested: outcomes.len(),
+            requested: requested as usize,
             first_byte: quantiles(|outcome| &outcome.first_byte),
             completion: quantiles(|outcome| &outcome.completion),
             short: sum(|outcome| outcome.short),

@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
-use std::{collections::HashSet, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    collections::HashSet,
+    num::NonZero,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::available_parallelism,
+    time::Duration,
+};
 
 use dwell_sim::{
     Job, Outcome, Policy, Scenario, TraceConfig, run_all, simulate,
@@ -56,7 +62,7 @@ fn outcomes_depend_on_the_seed_and_not_on_threads() {
         let alone = simulate(&scenario, &trace, job, &NO_STOP).unwrap().unwrap();
         assert_eq!(figures(&alone), figures(outcome.as_ref().unwrap()), "{job:?}");
     }
-    let [first, second] = [0, 1].map(|run| figures(together[run].as_ref().unwrap()));
+    let [first, second] = [0, 2 * 8].map(|run| figures(together[run].as_ref().unwrap()));
     assert_ne!(first, second);
 }
 
@@ -262,6 +268,28 @@ fn proportional_load_does_not_depend_on_the_number_of_servers() {
     for load in &loads {
         assert!((load / 0.3125 - 1.0).abs() < 0.1, "{loads:?}");
     }
+}
+
+#[test]
+fn a_stop_leaves_results_of_all_policies() {
+    let scenario =
+        Scenario { policies: Policy::ALL.to_vec(), servers: vec![2, 3], runs: 3, ..scenario(100, 500, 5, 1.0) };
+    let trace = Trace::load(&scenario).unwrap();
+    let (stop, completed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let progress = |runs: u64| {
+        if completed.fetch_add(runs, Ordering::Relaxed) + runs == 2 * 8 {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let summaries = study::run(&scenario, &trace, &stop, &progress).unwrap();
+    let runs: Vec<usize> = summaries.iter().map(|summary| summary.runs).collect();
+    // Each thread may be in the midst of one more.
+    assert!(
+        runs.iter().filter(|runs| **runs == 0).count() <= NonZero::get(available_parallelism().unwrap()),
+        "{runs:?}"
+    );
+    assert_eq!(runs.len(), 2 * 8);
+    assert!(summaries.iter().all(|summary| summary.requested == 3));
 }
 
 #[test]
