@@ -5,6 +5,7 @@
 mod cids;
 mod client;
 mod example;
+mod guide;
 mod relay;
 mod replay;
 mod resume;
