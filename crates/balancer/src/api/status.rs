@@ -325,6 +325,10 @@ pub struct BackendStatus {
     /// The load that the server reports in connection IDs.
     #[serde(default)]
     pub load: Option<LoadStatus>,
+    /// Time since a short header last had a connection ID that names it, as far as the control loop has seen. Null before the first
+    /// since the process started or the layouts changed, and where QUIC is not routed by connection ID.
+    #[serde(default)]
+    pub named_age_ns: Option<u64>,
     /// The name of the backend to which clients with this one's tokens go while it is drained or leaves. Null otherwise, or if
     /// it has no tokens.
     #[serde(default)]
@@ -362,6 +366,10 @@ pub struct PendingStatus {
     pub requests: u64,
     /// For how long the oldest on a measured connection has waited at least: for less than twice that. Null if there is none.
     pub oldest_ns: Option<u64>,
+    /// How many of them count for nothing when load is steered, as later ones are answered: their server has reset the connection, or
+    /// the client has acknowledged the answer by way of another balancer.
+    #[serde(default)]
+    pub strays: u64,
 }
 
 /// The load that a server reports.

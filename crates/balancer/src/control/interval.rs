@@ -12,7 +12,7 @@ use dwell_engine::{
 };
 use dwell_probes::{
     XdpMode,
-    balancer::{ActiveConnections, CidEvent, Load, Plane, Reason},
+    balancer::{ActiveConnections, Load, Plane},
 };
 
 use super::{
@@ -72,7 +72,7 @@ impl Balancer {
         self.plane.take_open(&strays)?;
         self.figures.connections = Some(connections);
         self.update_unfinished();
-        self.update_unnamed();
+        self.update_naming()?;
         self.revive_checks();
         let has_turned = self.update_devices()?;
         let is_changed = self.sync(has_turned)?;
@@ -121,19 +121,6 @@ impl Balancer {
         if unfinished + all > 0 {
             let is_native = Plane::mode_at(&self.interface) == Some(XdpMode::Native);
             self.figures.has_unfinished = is_native && 2 * unfinished > all;
-        }
-    }
-
-    /// Judges whether most connection IDs of QUIC in the interval that ends name no server.
-    fn update_unnamed(&mut self) {
-        const FEWEST: u64 = 16;
-        let Some(counters) = &self.figures.counters else { return };
-        let unnamed = counters.get(Reason::Unroutable) + counters.cid_events(CidEvent::NoLayout);
-        let now = (unnamed, counters.get(Reason::Cid));
-        let before = self.figures.connection_ids.replace(now).unwrap_or(now);
-        let (unnamed, named) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-        if unnamed + named >= FEWEST {
-            self.figures.unnamed = (unnamed > named).then_some((unnamed, named));
         }
     }
 

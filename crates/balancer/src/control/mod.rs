@@ -181,10 +181,6 @@ struct IntervalFigures {
     unfinished: Option<(u64, u64)>,
     /// Whether most new connections of the last interval that had any began with such a checksum, which nothing finishes.
     has_unfinished: bool,
-    /// Connection IDs of QUIC that name no server, and those that do.
-    connection_ids: Option<(u64, u64)>,
-    /// The same of the last interval that had enough of them, if most name no server.
-    unnamed: Option<(u64, u64)>,
     work: Option<Duration>,
     reloads: [u64; 2],
 }

@@ -6,6 +6,7 @@ use dwell_engine::{
     balance::{Forward, Sampling, ServerState, successor_entry},
     quic_lb,
     rtt::{Counter, Counters},
+    steer::BackendStats,
     units::nanos,
 };
 use dwell_probes::{
@@ -165,13 +166,14 @@ impl Balancer {
             freshness: run.seen.map(|seen| seen.freshness()),
             active: self.active(run.real),
             tracked: self.tracked(run.real),
-            pending: self.pending_status(run.real, vip.vip.sampling()),
+            pending: self.pending_status(run.real, vip.vip.sampling(), run.seen),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
             problem: self.problem(run.backend.address),
             server_id: run.backend.server_id,
             load: self.load_status(run.real),
+            named_age_ns: self.named_age(run.real),
             successor: self.successor(vip, run.backend.server_id),
         }
     }
@@ -197,9 +199,11 @@ impl Balancer {
         Some(LoadStatus { wait_ns: load.wait.map(nanos), age_ns: nanos(load.age) })
     }
 
-    fn pending_status(&self, real: u32, sampling: Sampling) -> PendingStatus {
+    fn pending_status(&self, real: u32, sampling: Sampling, seen: Option<BackendStats>) -> PendingStatus {
         let pending = self.counted(real).map(|connections| connections.pending(real)).unwrap_or_default();
-        PendingStatus { requests: pending.count() * u64::from(sampling.connections()), oldest_ns: pending.oldest_ns() }
+        let requests = pending.count() * u64::from(sampling.connections());
+        let strays = seen.map_or(0, |seen| seen.strays).min(requests);
+        PendingStatus { requests, oldest_ns: pending.oldest_ns(), strays }
     }
 
     /// The connections in the connection table that are placed on a backend; none if they were not counted yet.
@@ -253,13 +257,14 @@ impl Balancer {
             freshness: None,
             active: self.active(number),
             tracked: self.tracked(number),
-            pending: self.pending_status(number, run.map_or_else(Sampling::default, |run| run.vip.sampling())),
+            pending: self.pending_status(number, run.map_or_else(Sampling::default, |run| run.vip.sampling()), None),
             connections: load.opened,
             packets: load.packets,
             bytes: load.bytes,
             problem: self.problem(real.address),
             server_id: real.server_id,
             load: self.load_status(number),
+            named_age_ns: self.named_age(number),
             successor: real.server_id.and_then(|id| self.successor(run?, Some(id))),
         }
     }
@@ -284,13 +289,6 @@ impl Balancer {
                 "no health check runs, as no thread can be started ({reason}): does this service have a limit on tasks?"
             ));
         }
-        warnings.extend(self.figures.unnamed.map(|(unnamed, named)| {
-            format!(
-                "most packets of QUIC have connection IDs that name no server ({unnamed} in an interval, and {named} that name \
-                 one): behind policy 'zero-rtt' servers must put their server_id into connection IDs (QUIC-LB), with rotation \
-                 and key of the layout, or their clients time out"
-            )
-        }));
         warnings.extend(self.unsaved_warning());
         warnings.extend(self.shared_warnings());
         for run in &self.vips {
@@ -314,6 +312,7 @@ impl Balancer {
                 }
             }
             warnings.extend(self.mtu_warning(run));
+            warnings.extend(self.mute_warning(run));
         }
         warnings
     }

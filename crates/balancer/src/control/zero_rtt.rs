@@ -9,10 +9,11 @@ use std::{
 use dwell_engine::{
     balance::{ServerId, ServerState, VipKey},
     quic_lb::Stamp,
+    units::nanos,
 };
-use dwell_probes::balancer::{ServerLoad, ZeroServer, ZeroVip};
+use dwell_probes::balancer::{Reason, ServerLoad, ZeroServer, ZeroVip};
 
-use super::{Balancer, ControlError, status::load, vip::RunningVip};
+use super::{Balancer, ControlError, backend::RunningBackend, status::load, vip::RunningVip};
 use crate::plan::{Phase, State};
 
 /// The state of the VIPs that route by connection ID.
@@ -26,7 +27,22 @@ pub(super) struct ZeroRttState {
     pub(super) heavy_elsewhere: BTreeMap<u32, Vec<(IpAddr, u32)>>,
     /// For each backend that is leaving: its packet count, and when that last changed.
     routed: BTreeMap<u32, (u64, Instant)>,
+    /// Whether clients' packets name a backend, by its number.
+    naming: BTreeMap<u32, Naming>,
     idle_timeout: Duration,
+}
+
+/// What shows whether a server puts its ID into connection IDs. Nobody can make an ID that names a server without the key, so
+/// that one is proof. Packets whose IDs name no server prove nothing, as anybody can send them.
+struct Naming {
+    /// What the kernel had counted of those that name it, in the last interval.
+    counted: u32,
+    /// When one was last seen to name it, with the layouts of now.
+    last: Option<Instant>,
+    /// New connections that had been placed there when the watch began.
+    opened: u64,
+    /// Packets that had been dropped by then, as their IDs name no server.
+    unroutable: u64,
 }
 
 /// A write of a slot that a failed plan may have to undo.
@@ -85,6 +101,9 @@ impl Balancer {
         }
         // A write that fails halfway has to be undone too, so it is noted first.
         let before = self.zero.written.insert(key, wanted.clone());
+        if before.as_ref().is_some_and(|before| before.layouts != wanted.layouts) {
+            wanted.servers.iter().for_each(|server| drop(self.zero.naming.remove(&server.real)));
+        }
         writes.push(ZeroWrite { key, slot, before });
         Ok(self.plane.set_zero(&key, slot, &wanted)?)
     }
@@ -162,6 +181,59 @@ impl Balancer {
             }
         }
         Ok(())
+    }
+
+    /// Notes which servers were named by connection IDs since the interval before.
+    pub(super) fn update_naming(&mut self) -> Result<(), ControlError> {
+        let unroutable = self.unroutable();
+        let reals = &self.state.reals;
+        self.zero.naming.retain(|real, _| reals.contains_key(real));
+        for slot in self.state.zero_slots.keys() {
+            for (real, counted) in self.plane.named_packets(*slot as u16)? {
+                let opened = load(&self.figures.reals, real).opened;
+                let new = Naming { counted, last: None, opened, unroutable };
+                let naming = self.zero.naming.entry(real).or_insert(new);
+                if naming.counted != counted {
+                    (naming.counted, naming.last) = (counted, Some(Instant::now()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unroutable(&self) -> u64 {
+        self.figures.counters.as_ref().map_or(0, |counters| counters.get(Reason::Unroutable))
+    }
+
+    /// Warns of servers that no connection ID has named yet, while packets with others were dropped.
+    pub(super) fn mute_warning(&self, run: &RunningVip) -> Option<String> {
+        const FEWEST: u64 = 3;
+        let dropped = |naming: &Naming| self.unroutable().saturating_sub(naming.unroutable);
+        let is_mute = |backend: &&RunningBackend| {
+            self.zero.naming.get(&backend.real).is_some_and(|naming| {
+                let has_opened = load(&self.figures.reals, backend.real).opened > naming.opened;
+                naming.last.is_none() && has_opened && dropped(naming) >= FEWEST
+            })
+        };
+        let mute: Vec<_> = run.backends.iter().filter(is_mute).collect();
+        let first = mute.first()?;
+        let others = match mute.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        let dropped = self.zero.naming.get(&first.real).map_or(0, dropped);
+        Some(format!(
+            "VIP '{}': no packet has named '{}'{others} in its connection ID yet, and {dropped} that name no server were dropped: \
+             servers behind policy 'zero-rtt' must put their server_id into connection IDs (QUIC-LB), with rotation and key of the \
+             layout, or their clients time out; whether clients sent these packets or somebody forged them cannot be told",
+            run.vip.name, first.backend.name
+        ))
+    }
+
+    /// For how long no connection ID has named a backend, in ns; none if none ever did.
+    pub(super) fn named_age(&self, real: u32) -> Option<u64> {
+        let last = self.zero.naming.get(&real)?.last?;
+        Some(nanos(last.elapsed()))
     }
 
     /// Adjusts how many connections of a server count as heavy. The kernel gets new numbers with its next update.

@@ -6,7 +6,7 @@ use std::{
     os::unix::net::UnixStream,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -426,32 +426,78 @@ fn root_a_plan_that_the_kernel_refuses_does_not_affect_existing_connections() {
     check_routed("refused at the start");
 }
 
+/// Sends a datagram to the VIP some times.
+fn send(scene: &Scene, times: usize, packet: &[u8]) {
+    let packets = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        (0..times).for_each(|_| assert!(socket.send_to(packet, (VIP, PORT)).is_ok()));
+    };
+    scene.client.enter(packets).unwrap();
+}
+
+/// The first packet of another connection, whose client drew a connection ID.
+fn initial() -> Vec<u8> {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    let drawn = DRAWN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    [&[0xc3, 0, 0, 0, 1, 8][..], &drawn, &[0; 100]].concat()
+}
+
+/// A short header with a connection ID in a rotation that nobody has configured.
+fn foreign() -> Vec<u8> {
+    [&[0x41, 0xe0][..], &[7; 40]].concat()
+}
+
 #[test]
 fn root_servers_that_put_no_id_into_connection_ids_are_pointed_out() {
     if skipped() {
         return;
     }
     let scene = Scene::new("plain", 2);
+    let _answering = EchoServers::new(&scene);
     configure(&scene, &[0], &[0, 1]);
     scene.run();
-    let send = |packet: &[u8]| {
-        let packets = || {
-            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            (0..20).for_each(|_| assert!(socket.send_to(packet, (VIP, PORT)).is_ok()));
-        };
-        scene.client.enter(packets).unwrap();
-    };
-    let warns = || scene.status()["warnings"].to_string().contains("connection IDs that name no server");
-    assert!(!warns());
-    // A short header with an ID of the server's own making, in a rotation that nobody has configured.
-    let foreign = [&[0x41, 0xe0][..], &[7; 40]].concat();
-    eventually("it warns", || {
-        send(&foreign);
-        warns()
+    let own = answering_server(&scene, &initial());
+    let warning = |server: usize| format!("no packet has named 's{server}' in its connection ID yet");
+    let warns = |server: usize| scene.status()["warnings"].to_string().contains(&warning(server));
+    eventually("it warns of the one that has clients", || {
+        send(&scene, 1, &initial());
+        send(&scene, 3, &foreign());
+        warns(own)
     });
-    assert!(scene.ok(&["status"]).contains("warning: most packets of QUIC have connection IDs that name no server"));
+    assert!(!warns(1 - own), "it has no connection");
+    assert!(scene.ok(&["status"]).contains("forged them cannot be told"));
     eventually("it no longer warns", || {
-        send(&short(0, 1, 1));
-        !warns()
+        send(&scene, 1, &short(0, own, 1));
+        !warns(own)
     });
+    // With a key that the servers do not have.
+    configure(&scene, &[1], &[0, 1]);
+    scene.ok(&["reload"]);
+    eventually("it warns again", || {
+        send(&scene, 1, &initial());
+        send(&scene, 3, &short(0, own, 2));
+        warns(own)
+    });
+}
+
+#[test]
+fn root_forged_packets_blame_no_server_that_a_client_has_named() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::new("forged", 2);
+    configure(&scene, &[0], &[0, 1]);
+    scene.run();
+    eventually("both are named", || {
+        (0..2).for_each(|server| send(&scene, 1, &short(0, server, 1)));
+        let backends = &scene.status()["vips"][0]["backends"];
+        (0..2).all(|at| backends[at]["named_age_ns"].is_u64())
+    });
+    let packets = |why: &str| scene.status()["plane"]["packets"][why].as_u64().unwrap();
+    let before = packets("unroutable");
+    (0..100).for_each(|_| send(&scene, 1, &initial()));
+    send(&scene, 100, &foreign());
+    eventually("they are counted", || packets("unroutable") >= before + 100);
+    let warnings = scene.status()["warnings"].to_string();
+    assert!(!warnings.contains("server"), "{warnings}");
 }

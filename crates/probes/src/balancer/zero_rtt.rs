@@ -219,6 +219,17 @@ impl Plane {
         Ok(tables.iter().map(|(real, table)| (*real, heavy_of(table))).collect())
     }
 
+    /// Returns how many packets with connection IDs that name it each server in a slot has had, by the number of the backend. It
+    /// counts anew now and then, so that only a change means anything.
+    ///
+    /// # Errors
+    ///
+    /// If the map cannot be read.
+    pub fn named_packets(&mut self, slot: u16) -> Result<Vec<(u32, u32)>, Error> {
+        let tables = self.tables_of_heavies(slot)?;
+        Ok(tables.iter().map(|(real, table)| (*real, table.packets)).collect())
+    }
+
     fn tables_of_heavies(&mut self, slot: u16) -> Result<Vec<(u32, abi::dwell_heavy)>, Error> {
         let slots = self.server_slots(slot)?;
         let map = self.map("heavies");

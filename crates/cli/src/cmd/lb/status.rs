@@ -128,6 +128,9 @@ fn describe(heartbeat: &HeartbeatStatus) -> String {
 /// A request that waits for longer is worth a line: 1 s.
 const LONG_NS: u64 = 1_000_000_000;
 
+/// A server of QUIC that no connection ID names for longer is worth a line: 1 min.
+const MUTE_NS: u64 = 60_000_000_000;
+
 /// Formats a status as a table. With an earlier status, it shows rates instead of totals.
 pub fn text(status: &Status, before: Option<&Status>) -> String {
     let mut text = String::new();
@@ -278,11 +281,19 @@ fn write_vip(text: &mut String, vip: &VipStatus, was: Option<&VipStatus>, interv
         }
         if let Some(oldest_ns) = backend.pending.oldest_ns.filter(|ns| *ns >= LONG_NS) {
             let requests = counted(backend.pending.requests, "request waits", "requests wait");
-            let _ = writeln!(text, "    {requests} for an answer, the oldest for {} or more", duration(oldest_ns));
+            let strays = match backend.pending.strays {
+                0 => String::new(),
+                strays => format!("; {strays} of them count for nothing, as later ones are answered"),
+            };
+            let _ =
+                writeln!(text, "    {requests} for an answer, the oldest for {} or more{strays}", duration(oldest_ns));
         }
         if let Some(load) = &backend.load {
             let wait = load.wait_ns.map_or("an unknown wait".into(), |wait| format!("a {} wait", duration(wait)));
             let _ = writeln!(text, "    reported {wait} {} ago", duration(load.age_ns));
+        }
+        if let Some(age_ns) = backend.named_age_ns.filter(|ns| *ns >= MUTE_NS) {
+            let _ = writeln!(text, "    no connection ID has named it for {}", duration(age_ns));
         }
         if let Some(successor) = &backend.successor {
             let _ = writeln!(text, "    clients with its tokens go to {successor}");
@@ -320,6 +331,7 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_balancer::api::PendingStatus;
     use dwell_records::Cost;
 
     use super::*;
@@ -397,6 +409,21 @@ mod tests {
         );
         assert_eq!(conditions("web p99>5ms").unwrap_err(), "at character 1: a figure comes first, as in p99>50ms");
         assert!(conditions("max>5ms").unwrap_err().ends_with("the figures are count, mean, p50, p90, p99"));
+    }
+
+    #[test]
+    fn requests_that_count_for_nothing_are_told_from_those_that_wait() {
+        let shown = |strays| {
+            let mut backend = backend("s1");
+            backend.pending = PendingStatus { requests: 7, oldest_ns: Some(2_000_000_000), strays };
+            let mut text = String::new();
+            write_vip(&mut text, &vip(&[backend]), None, 1, "");
+            text
+        };
+        let waits = "    7 requests wait for an answer, the oldest for 2.00 s or more";
+        assert!(shown(0).contains(&format!("{waits}\n")), "{}", shown(0));
+        let strays = format!("{waits}; 6 of them count for nothing, as later ones are answered\n");
+        assert!(shown(6).contains(&strays), "{}", shown(6));
     }
 
     #[test]
