@@ -2,6 +2,8 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use dwell_socket::acceptor;
+
 /// Why an agent or a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -113,7 +115,7 @@ pub enum Error {
         reason: String,
     },
     /// The collector cannot listen.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", acceptor::remedy(*address, source))]
     Listen {
         /// The address.
         address: SocketAddr,

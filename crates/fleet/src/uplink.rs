@@ -486,7 +486,7 @@ fn describe(error: &FrameError) -> String {
                  both sides; `dwell collect --new-agent NAME` makes another"
             )
         }
-        _ if io.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
+        _ if is_close(io) => "it closed the connection".into(),
         _ => io.to_string(),
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dwell_socket::privilege;
+use dwell_socket::{acceptor, privilege};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::{
@@ -73,7 +73,7 @@ fn start(address: SocketAddr, metrics: Arc<Registry>, patience: Duration) -> Res
         Ok((listener.local_addr()?, listener))
     };
     let (address, listener) =
-        bind().map_err(|io: io::Error| ServeError::Bind { address, remedy: remedy(address, &io), io })?;
+        bind().map_err(|io: io::Error| ServeError::Bind { address, remedy: acceptor::remedy(address, &io), io })?;
     let (stop, stopped) = UnixStream::pair().map_err(ServeError::Thread)?;
     let thread = thread::Builder::new()
         .name("metrics".into())
@@ -99,18 +99,6 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn remedy(address: SocketAddr, io: &io::Error) -> String {
-    let port = address.port();
-    match io.kind() {
-        ErrorKind::AddrInUse => {
-            format!(": choose another port; `ss -ltnp sport = :{port}` shows which process has this one")
-        }
-        ErrorKind::PermissionDenied => ": choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE".into(),
-        ErrorKind::AddrNotAvailable => ": no interface has this address; `ip address` lists those there are".into(),
-        _ => String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
-//! Stops a thread that blocks in `accept`.
+//! What those who listen have in common: what to do where that fails, and how to stop a thread that blocks in `accept`.
 
 use std::{
+    io::{self, ErrorKind},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     time::Duration,
 };
@@ -18,6 +19,19 @@ pub fn wake(listener: SocketAddr) -> bool {
         ip => ip,
     };
     TcpStream::connect_timeout(&SocketAddr::new(ip, listener.port()), TIMEOUT).is_ok()
+}
+
+/// Says what to do about an address that cannot be listened on, as the end of a sentence. Empty where nothing is known to help.
+pub fn remedy(address: SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!(": choose another port; `ss -ltnp sport = :{port}` shows which process has this one")
+        }
+        ErrorKind::PermissionDenied => ": choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE".into(),
+        ErrorKind::AddrNotAvailable => ": no interface has this address; `ip address` lists those there are".into(),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -494,7 +494,7 @@ fn calls_that_make_no_sense_are_refused() {
         (collect("/no/such/folder/store", key), "cannot open the store"),
         (
             vec!["collect", "--listen", "192.0.2.1:1", "--store", store, "--key-file", key],
-            "cannot listen on 192.0.2.1:1",
+            "cannot listen on 192.0.2.1:1: Cannot assign requested address (os error 99): no interface has this address",
         ),
         (vec!["agent", "--key-file", key], "--collector"),
         (vec!["agent", "--collector", "127.0.0.1:1"], "--key-file"),

@@ -75,9 +75,8 @@ fn units_call_existing_verbs_with_existing_options() {
         {
             assert!(text.contains(line), "{unit}: {line}");
         }
-        // What ends by a SIGHUP has ended cleanly, as systemd sees it, and these are needed for ever.
-        let is_for_ever = ["lb", "decap", "agent", "collect"].iter().any(|name| unit.contains(name));
-        assert!(!is_for_ever || text.contains("Restart=always"), "{unit}");
+        // What ends by a SIGHUP has ended cleanly, as systemd sees it.
+        assert!(text.contains("Restart=always"), "{unit}");
     }
 }
 

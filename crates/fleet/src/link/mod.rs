@@ -180,7 +180,8 @@ fn presented(certificates: Option<&[CertificateDer<'_>]>) -> Vec<CertificateDer<
 /// Whether the other side has closed the connection without taking leave. Where it refuses a credential, that may arrive before its
 /// alert.
 pub(crate) fn is_close(io: &io::Error) -> bool {
-    matches!(io.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(io.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 fn with_deadline(stream: TcpStream) -> io::Result<DeadlineStream> {

@@ -40,10 +40,10 @@ pub enum BufferError {
         source: io::Error,
     },
     /// Another agent uses the folder.
-    #[error("another agent uses {}: name another folder (--buffer-dir), or end that agent", .0.display())]
+    #[error("another agent uses {}", .0.display())]
     Taken(PathBuf),
     /// Other users could put batches into the folder.
-    #[error("other users can write to {}: chmod 700 it, or name another folder", .0.display())]
+    #[error("other users can write to {}", .0.display())]
     Exposed(PathBuf),
 }
 
@@ -237,8 +237,9 @@ impl Disk {
         }
         self.retry = Some(Instant::now() + RETRY);
         self.is_dirty = false;
-        // The last record may be incomplete; nothing must follow it.
-        if let Some((segment, _)) = self.active.take() {
+        // The last record may be incomplete, and confirmations may follow.
+        if let Some((segment, file)) = self.active.take() {
+            let _ = file.set_len(segment.bytes());
             self.release(&segment);
         }
     }

@@ -331,9 +331,14 @@ impl Args {
             several => several.iter().map(|lane| own.join(folder_name(&lane.collector))).collect(),
         };
         let warn = |error: BufferError| {
+            let remedy = match error {
+                BufferError::Taken(_) => "end that agent, or ",
+                BufferError::Exposed(_) => "chmod 700 it, or ",
+                BufferError::File { .. } => "",
+            };
             log(format_args!(
-                "{error}; measurements wait in memory only, and are lost if this agent is killed: name another folder with \
-                 --buffer-dir, or none"
+                "{error}; measurements wait in memory only, and are lost if this agent is killed: {remedy}name another folder \
+                 with --buffer-dir, or none"
             ));
         };
         // Of collectors that are no longer in the list.
