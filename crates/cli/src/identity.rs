@@ -60,8 +60,12 @@ impl IdentityArgs {
 
     /// Leaves the files of certificates within reach, which are read again when they change.
     pub fn keep_files(&self, kept: Confinement) -> Confinement {
-        let files = [&self.cert, &self.key, &self.ca].into_iter().flatten();
-        files.fold(kept, |kept, file| kept.reading(file))
+        self.files().fold(kept, |kept, file| kept.reading(file))
+    }
+
+    /// The files of certificates.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.cert, &self.key, &self.ca].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// Gets an agent's key from its collector by the token in a file, unless the file of the key exists.

@@ -15,7 +15,10 @@ use dwell_app::log::log;
 use dwell_engine::clock::{Assumptions, BoundedTime, Clock, Fit, best, pause};
 use dwell_fleet::{Agent, Secret, clock_session};
 use dwell_probes::clock::{ClockMode, Method, Prober, Round, Station};
-use dwell_socket::clock::monotonic_ns;
+use dwell_socket::{
+    clock::monotonic_ns,
+    privilege::{self, Capability},
+};
 
 /// Agents whose clocks can be compared by XDP. Those of further agents are compared by sockets.
 const PROBERS: u32 = 1024;
@@ -79,7 +82,12 @@ struct Shared {
     by_host: Mutex<HashMap<String, HostClock>>,
     /// One sender per connected agent; dropping it ends the agent's rounds.
     watches: Mutex<HashMap<Secret, Sender<()>>>,
+    /// Takes what is to run on a thread of its own with the privilege to attach programs, which threads of agents do not have.
+    privileged: Sender<Rounds>,
 }
+
+/// The rounds of an agent.
+type Rounds = Box<dyn FnOnce() + Send>;
 
 impl Clocks {
     /// Loads what probers need to stamp packets as `mode` says. `pause` is the time between two rounds, `boot` the boot_id
@@ -91,6 +99,7 @@ impl Clocks {
             boot,
             by_host: Mutex::default(),
             watches: Mutex::default(),
+            privileged: start_privileged(),
         }))
     }
 
@@ -138,9 +147,8 @@ impl Clocks {
             drop(asked);
             clocks.repeat_rounds(host, &mut prober, &stopped, report);
         };
-        let spawned = thread::Builder::new().name("clock".into()).spawn(rounds);
-        if let Err(error) = spawned {
-            cannot(agent, error);
+        if self.0.privileged.send(Box::new(rounds)).is_err() {
+            cannot(agent, "no thread can be started");
         }
         // Then the agent's first batches can be used already. On a long path, or where much is lost, the round goes on
         // while batches arrive.
@@ -221,6 +229,22 @@ impl Clocks {
         let watches = self.0.watches.lock();
         watches.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Starts the thread that starts those of rounds. They attach programs, if this thread has the privilege.
+fn start_privileged() -> Sender<Rounds> {
+    let (sender, receiver) = mpsc::channel::<Rounds>();
+    let start_each = move || {
+        let _ = privilege::keep(&[Capability::Bpf, Capability::NetAdmin]);
+        for rounds in receiver {
+            if let Err(error) = thread::Builder::new().name("clock".into()).spawn(rounds) {
+                log(format_args!("the clock of a host cannot be compared: {error}"));
+            }
+        }
+    };
+    // Without it, each agent learns that there is none.
+    let _ = thread::Builder::new().name("clocks".into()).spawn(start_each);
+    sender
 }
 
 fn same(host: &str) -> ClockSample {

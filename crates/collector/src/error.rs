@@ -40,6 +40,9 @@ pub enum Error {
     /// The system gave no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
+    /// The kernel does not let the process give up privileges.
+    #[error("cannot give up privileges: {0}")]
+    Privileges(#[source] io::Error),
     /// The identifier of this boot cannot be read.
     #[error(transparent)]
     Boot(io::Error),

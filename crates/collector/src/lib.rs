@@ -36,7 +36,10 @@ use dwell_fleet::{Identity, Limits, Server};
 use dwell_metrics::Registry;
 use dwell_probes::clock::ClockMode;
 use dwell_records::{Output, Verdict};
-use dwell_socket::clock::boot_id;
+use dwell_socket::{
+    clock::boot_id,
+    privilege::{self, Capability},
+};
 use dwell_store::{Address, Login, Retain, Server as ClickHouse, Store};
 
 use self::{
@@ -77,6 +80,9 @@ pub struct Options {
     pub judge: Option<Box<dyn Judge>>,
     /// Where metrics are registered, if they are served.
     pub registry: Option<Arc<Registry>>,
+    /// Capabilities that this process needs for its files, if it has them. It gives up all others once it listens, but for the
+    /// threads that compare clocks.
+    pub capabilities: &'static [Capability],
 }
 
 /// Where rows are kept.
@@ -142,6 +148,7 @@ fn run_within(
         print,
         judge,
         registry,
+        capabilities,
     } = options;
     let retain = match destination {
         Destination::File { retain, .. } => retain,
@@ -156,7 +163,8 @@ fn run_within(
     collector.set_gray(gray);
     collector.set_judge(judge);
     collector.set_gate()?;
-    let server = Server::start(listen, identity, limits, Arc::clone(&front))?;
+    let server = Server::start(listen, identity, limits, Arc::clone(&front), capabilities)?;
+    privilege::keep(capabilities).map_err(Error::Privileges)?;
     log(format_args!("listening for agents at {}", server.address()));
     on_listening(server.address());
     let ended = work(&mut collector, &jobs, &gate, stop, &server);

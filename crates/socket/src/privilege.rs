@@ -8,6 +8,10 @@ use crate::sys;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Capability {
+    /// Give files to other users.
+    Chown = 0,
+    /// Read and write files of other users, whatever their mode.
+    DacOverride = 1,
     /// Attach programs to network devices.
     NetAdmin = 12,
     /// Load and attach programs that trace the kernel.

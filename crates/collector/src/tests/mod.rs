@@ -71,6 +71,7 @@ impl Running {
             print,
             judge: None,
             registry: Some(Arc::clone(&registry)),
+            capabilities: &[],
         };
         let stop = Stop::listen(None).unwrap();
         let (listening, address) = mpsc::channel();

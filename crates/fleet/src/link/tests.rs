@@ -87,7 +87,7 @@ impl Handler for Stored {
 fn collector(identity: &Identity) -> (Server, Arc<Stored>) {
     let stored = Arc::<Stored>::default();
     let address = "127.0.0.1:0".parse().unwrap();
-    (Server::start(address, identity.clone(), Limits::default(), Arc::clone(&stored)).unwrap(), stored)
+    (Server::start(address, identity.clone(), Limits::default(), Arc::clone(&stored), &[]).unwrap(), stored)
 }
 
 fn content(name: &str) -> Content {

@@ -17,7 +17,10 @@ use std::{
 
 use admission::{Admission, Permit};
 use budget::{Budget, BudgetShare};
-use dwell_socket::acceptor;
+use dwell_socket::{
+    acceptor,
+    privilege::{self, Capability},
+};
 use registry::Registry;
 
 use crate::{
@@ -154,7 +157,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts to listen for agents.
+    /// Starts to listen for agents. Of the capabilities that this thread has, those that serve them keep these at most.
     ///
     /// # Errors
     ///
@@ -164,6 +167,7 @@ impl Server {
         identity: Identity,
         limits: Limits,
         handler: Arc<impl Handler>,
+        capabilities: &'static [Capability],
     ) -> Result<Server, Error> {
         identity.server()?;
         let listen = |source| Error::Listen { address, source };
@@ -179,7 +183,11 @@ impl Server {
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("agents".into())
-            .spawn(move || accept(&listener, &for_thread, &handler))
+            .spawn(move || {
+                // Strangers speak to it, and to each thread that it starts.
+                let _ = privilege::keep(capabilities);
+                accept(&listener, &for_thread, &handler);
+            })
             .map_err(Error::Thread)?;
         Ok(Server { address, shared, thread: Some(thread) })
     }

@@ -71,7 +71,7 @@ fn an_agents_key_cannot_act_as_a_collector() {
     let web = Identity::from_key(&web);
     let start = |identity: &Identity| {
         let address = "127.0.0.1:0".parse().unwrap();
-        dwell_fleet::Server::start(address, identity.clone(), dwell_fleet::Limits::default(), Arc::clone(&memory))
+        dwell_fleet::Server::start(address, identity.clone(), dwell_fleet::Limits::default(), Arc::clone(&memory), &[])
     };
     assert!(matches!(start(&web), Err(Error::NotCollector)));
     assert!(matches!(Identity::from_agents(&db, &office.list()), Err(Error::NotCollector)));

@@ -122,7 +122,7 @@ pub fn limited_collector(address: SocketAddr, limits: Limits, identity: &Identit
     // The former collector may not have released the port yet.
     let start = Instant::now();
     loop {
-        match Server::start(address, identity.clone(), limits, Arc::clone(memory)) {
+        match Server::start(address, identity.clone(), limits, Arc::clone(memory), &[]) {
             Ok(server) => return server,
             Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
         }

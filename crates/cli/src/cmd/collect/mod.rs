@@ -1,8 +1,10 @@
 //! `dwell collect`: what agents on many hosts measured, in one store.
 
 use std::{
+    fs,
     net::SocketAddr,
-    path::PathBuf,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,7 +19,9 @@ use dwell_engine::{
 };
 use dwell_fleet::{Confinement, Key, wire::AgentName};
 use dwell_records::{Output, Source, Verdict};
+use dwell_socket::privilege::Capability;
 use dwell_store::{Address, Retain};
+use nix::unistd::geteuid;
 
 use crate::{
     args::{FormatOrNone, megabytes, positive_duration, socket},
@@ -221,6 +225,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         print: args.print()?,
         judge: Some(Box::new(PathJudge(Arc::clone(&segments)))),
         registry: served.as_ref().map(|served| Arc::clone(&served.registry)),
+        capabilities: args.capabilities(),
     };
     dwell_collector::run(options, &stop)?;
     let verdict = PathJudge(segments).judge();
@@ -249,14 +254,31 @@ impl Judge for PathJudge {
 impl Args {
     /// Leaves to this process and its threads, which strangers speak to, no files but those that it changes from now on.
     fn confine(&self) -> Result<(), Failure> {
+        let kept = Confinement { reads: self.metrics.files().collect(), writes: Vec::new() };
+        let kept = self.identity.keep_files(kept);
+        confine(self.changed_files().fold(kept, |kept, file| kept.beside(file)))
+    }
+
+    /// The files that are changed while it runs.
+    fn changed_files(&self) -> impl Iterator<Item = &Path> {
         let store = match &self.store {
             Some(Place::File(path)) => Some(path),
             _ => self.spool.as_ref(),
         };
-        let files = [store, self.agents.as_ref(), self.write.write.as_ref()];
-        let kept = Confinement { reads: self.metrics.files().collect(), writes: Vec::new() };
-        let kept = self.identity.keep_files(kept);
-        confine(files.into_iter().flatten().fold(kept, |kept, file| kept.beside(file)))
+        [store, self.agents.as_ref(), self.write.write.as_ref()].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// What this process needs for its files: root, which owns them, needs nothing. Those of another user are kept that user's.
+    fn capabilities(&self) -> &'static [Capability] {
+        let own = geteuid().as_raw();
+        let is_of_another = |file: &Path| fs::metadata(file).is_ok_and(|metadata| metadata.uid() != own);
+        let files = self.changed_files().chain(self.identity.files());
+        let folder =
+            |file: &Path| file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_owned();
+        match files.flat_map(|file| [file.to_owned(), folder(file)]).any(|path| is_of_another(&path)) {
+            true => &[Capability::Chown, Capability::DacOverride],
+            false => &[],
+        }
     }
 
     fn destination(&self, place: &Place) -> Result<Destination, Failure> {
