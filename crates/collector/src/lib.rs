@@ -159,7 +159,7 @@ fn run_within(
     let (front, jobs, gate) = queue(clocks.clone(), agent_rate);
     let gate_of_collector = Arc::clone(&gate);
     let mut collector = Collector::open(store, forward, &join, clocks, print, registry.as_deref(), gate_of_collector)?;
-    collector.set_retain(retain);
+    collector.set_retain(retain)?;
     collector.set_gray(gray);
     collector.set_judge(judge);
     collector.set_gate()?;

@@ -100,7 +100,7 @@ impl Recorder {
         let (queue, rows) = sync_channel(MOST_WAITING);
         let Recording { path, interval_ns, origin, longest_end, retain, log } = recording;
         let missed = Arc::clone(&missing);
-        let retention = Retention::new(retain, origin);
+        let retention = Retention::new(&store, retain, origin)?;
         let writer = Writer { store, retention, log, missing: missed, told: [false; 2] };
         let (running, ended) = sync_channel(0);
         let thread = thread::Builder::new().name("dwell-store".into()).spawn(move || {

@@ -40,12 +40,23 @@ pub struct Retention {
     retain: Option<Retain>,
     origin: Origin,
     has_deleted: bool,
+    /// What ages of live rows are counted by.
+    clock: Option<BelievedClock>,
 }
 
 impl Retention {
-    /// Creates what keeps all, if `retain` is `None`, or deletes rows of this origin that are too old.
-    pub fn new(retain: Option<Retain>, origin: Origin) -> Retention {
-        Retention { retain, origin, has_deleted: false }
+    /// Creates what keeps all, if `retain` is `None`, or deletes rows of this origin that are too old from a store.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Sqlite`], if the store cannot be read.
+    pub fn new(store: &Store, retain: Option<Retain>, origin: Origin) -> Result<Retention, StoreError> {
+        let has_age = retain.is_some_and(|retain| retain.age.is_some());
+        let clock = match has_age && origin == Origin::Live {
+            true => Some(BelievedClock::new(store.last_live_ns()?, Instant::now())),
+            false => None,
+        };
+        Ok(Retention { retain, origin, has_deleted: false, clock })
     }
 
     /// Deletes rows that are not to be kept, as seen at this time, in as many transactions as begin within `limit`, at least
@@ -57,6 +68,7 @@ impl Retention {
     pub fn apply(&mut self, store: &mut Store, now_ns: i64, limit: Duration) -> Result<Option<String>, StoreError> {
         let Some(retain) = &self.retain else { return Ok(None) };
         let (begun, mut deleted) = (Instant::now(), 0);
+        let now_ns = self.clock.as_mut().map_or(now_ns, |clock| clock.believe(now_ns, begun));
         loop {
             let some = store.retain(retain, self.origin, now_ns)?;
             deleted += some;
@@ -66,6 +78,41 @@ impl Retention {
         }
         let is_first = deleted > 0 && !mem::replace(&mut self.has_deleted, true);
         Ok(is_first.then(|| format!("the oldest rows of the store are deleted, which keeps {retain} (--retain)")))
+    }
+}
+
+/// How far Unix time may be ahead of what was expected to be believed at once: after the last row, a collector may have been away.
+const AHEAD_NS: i64 = 24 * 3_600 * 1_000_000_000;
+/// How long it has to stay ahead by more to be believed.
+const DOUBT: Duration = Duration::from_secs(3_600);
+
+/// Unix time by which ages are counted. A clock that is wrong for a while, as one of a machine that has just started, must not
+/// delete a store: all rows are too old at the time to which it has jumped.
+#[derive(Debug)]
+struct BelievedClock {
+    believed_ns: i64,
+    at: Instant,
+    /// Since when it is ahead by too much.
+    ahead: Option<Instant>,
+}
+
+impl BelievedClock {
+    /// Expects it to be about the time of the last row, if there is one.
+    fn new(last_ns: Option<i64>, at: Instant) -> BelievedClock {
+        BelievedClock { believed_ns: last_ns.unwrap_or(i64::MAX), at, ahead: None }
+    }
+
+    /// Returns the time by which ages are counted when the clock says this.
+    fn believe(&mut self, now_ns: i64, at: Instant) -> i64 {
+        let elapsed_ns = i64::try_from(at.duration_since(self.at).as_nanos()).unwrap_or(i64::MAX);
+        let expected_ns = self.believed_ns.saturating_add(elapsed_ns);
+        let is_ahead = now_ns > expected_ns.saturating_add(AHEAD_NS);
+        if is_ahead && at.duration_since(*self.ahead.get_or_insert(at)) < DOUBT {
+            (self.believed_ns, self.at) = (expected_ns, at);
+        } else {
+            *self = BelievedClock::new(Some(now_ns), at);
+        }
+        self.believed_ns
     }
 }
 
@@ -115,6 +162,19 @@ impl Store {
             tidy(db).map_err(|sqlite| failed("write", path, sqlite))?;
         }
         Ok(deleted)
+    }
+}
+
+impl Store {
+    /// Returns the time of the last row of what was measured live; `None` if there is none.
+    fn last_live_ns(&self) -> Result<Option<i64>, StoreError> {
+        let lasts = TIMED.map(|table| {
+            let live = if OF_CAPTURES.contains(&table) { "WHERE host_id IS NOT NULL" } else { "" };
+            format!("SELECT (SELECT time_ns FROM {table} {live} ORDER BY time_ns DESC LIMIT 1) AS last")
+        });
+        let sql = format!("SELECT max(last) FROM ({})", lasts.join(" UNION ALL "));
+        let last = self.db().query_row(&sql, [], |row| row.get(0));
+        last.map_err(|sqlite| self.failed("read", sqlite))
     }
 }
 
@@ -275,4 +335,32 @@ fn gone_before(db: &Connection) -> Written<i64> {
 
 fn number(db: &Connection, sql: &str) -> Written<i64> {
     db.prepare_cached(sql)?.query_row([], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_NS: i64 = 3_600 * 1_000_000_000;
+
+    #[test]
+    fn a_clock_that_jumps_ahead_is_believed_once_it_has_stayed_there() {
+        let begun = Instant::now();
+        let at = |minutes: u64| begun + Duration::from_secs(60 * minutes);
+        let year_ns = 365 * 24 * HOUR_NS;
+        for last_ns in [Some(100 * year_ns - 23 * HOUR_NS), None] {
+            let mut clock = BelievedClock::new(last_ns, begun);
+            assert_eq!(clock.believe(100 * year_ns, at(0)), 100 * year_ns);
+            assert_eq!(clock.believe(101 * year_ns, at(60)), 100 * year_ns + HOUR_NS);
+            assert_eq!(clock.believe(100 * year_ns + 2 * HOUR_NS, at(119)), 100 * year_ns + 2 * HOUR_NS);
+            assert_eq!(clock.believe(101 * year_ns, at(120)), 100 * year_ns + 2 * HOUR_NS + HOUR_NS / 60);
+            assert_eq!(clock.believe(101 * year_ns, at(179)), 100 * year_ns + 3 * HOUR_NS);
+            assert_eq!(clock.believe(101 * year_ns, at(180)), 101 * year_ns);
+            // Less is deleted at an earlier time.
+            assert_eq!(clock.believe(1, at(181)), 1);
+        }
+        // It was wrong when the run began.
+        let mut clock = BelievedClock::new(Some(year_ns), begun);
+        assert_eq!(clock.believe(2 * year_ns, at(5)), year_ns + HOUR_NS / 12);
+    }
 }

@@ -152,8 +152,8 @@ impl Collector {
             gray: None,
             gate,
             forward,
+            retention: Retention::new(&store, None, Origin::Live)?,
             store,
-            retention: Retention::new(None, Origin::Live),
             deleted_ns: 0,
         };
         match is_anew {
@@ -295,8 +295,9 @@ impl Collector {
     }
 
     /// Sets what of the store is kept; without that, all is.
-    pub fn set_retain(&mut self, retain: Option<Retain>) {
-        self.retention = Retention::new(retain, Origin::Live);
+    pub fn set_retain(&mut self, retain: Option<Retain>) -> Result<(), Error> {
+        self.retention = Retention::new(&self.store, retain, Origin::Live)?;
+        Ok(())
     }
 
     /// Sets what judges the paths of the run.

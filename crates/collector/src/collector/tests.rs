@@ -61,7 +61,7 @@ fn rows_that_are_too_old_are_deleted() {
     written.unwrap();
     collector.delete_oldest().unwrap();
     let retain = Retain { age: Some(hour), bytes: None };
-    collector.set_retain(Some(retain));
+    collector.set_retain(Some(retain)).unwrap();
     collector.deleted_ns = 0;
     collector.delete_oldest().unwrap();
     assert_eq!(collector.store.retain(&retain, Origin::Live, unix_ns).unwrap(), 0);

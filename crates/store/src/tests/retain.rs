@@ -86,7 +86,8 @@ fn a_size_takes_the_rows_that_are_too_many_and_not_a_part_of_the_time() {
     write("counter", 4_600, 2_600_000, 5_000);
     let most = bytes() * 96 / 100;
     let retain = Retain { age: None, bytes: Some(most.cast_unsigned()) };
-    Retention::new(Some(retain), Origin::Live).apply(&mut store, 0, Duration::from_secs(3_600)).unwrap();
+    let mut retention = Retention::new(&store, Some(retain), Origin::Live).unwrap();
+    retention.apply(&mut store, 0, Duration::from_secs(3_600)).unwrap();
     let left = number_of_rows(&path);
     assert!(bytes() <= most && (45_000..48_000).contains(&left), "{left} rows, {} bytes of {most}", bytes());
 }
@@ -108,7 +109,7 @@ fn a_store_into_which_much_is_written_keeps_to_its_size() {
     write(1);
     let most = 2 * bytes();
     let retain = Retain { age: None, bytes: Some(most.cast_unsigned()) };
-    let mut retention = Retention::new(Some(retain), Origin::Live);
+    let mut retention = Retention::new(&store, Some(retain), Origin::Live).unwrap();
     for second in 2..=10 {
         write(second);
         retention.apply(&mut store, second * SECOND_NS, Duration::from_secs(3_600)).unwrap();
@@ -257,6 +258,27 @@ fn flows_seen_live_are_deleted_although_a_capture_is_older_and_those_of_the_capt
         assert_eq!(number(&path, "SELECT count(*) FROM pragma_foreign_key_check"), 0, "in hour {n}");
     }
     assert_eq!(left("SELECT count(*)"), (3, 3));
+}
+
+/// As on a machine that starts with a wrong clock, until it has asked for the time. Captures have the times that they have.
+#[test]
+fn a_clock_that_is_years_ahead_for_a_while_deletes_nothing_that_was_measured_live() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).unwrap();
+    (1..=3).for_each(|n| write_second(&mut store, n));
+    write_latency(&mut store, SECOND_NS, 9, None);
+    let rows = || [number(&path, "SELECT count(*) FROM interval"), number(&path, "SELECT count(*) FROM latency")];
+    let year_s = 365 * 24 * HOUR_S;
+    let mut live = Retention::new(&store, Some(of_age(60)), Origin::Live).unwrap();
+    write_second(&mut store, year_s);
+    live.apply(&mut store, year_s * SECOND_NS, Duration::from_secs(60)).unwrap();
+    assert_eq!(rows(), [4, 1]);
+    live.apply(&mut store, 62 * SECOND_NS, Duration::from_secs(60)).unwrap();
+    assert_eq!(rows(), [3, 1], "ages count");
+    let mut of_capture = Retention::new(&store, Some(of_age(60)), Origin::Capture).unwrap();
+    of_capture.apply(&mut store, year_s * SECOND_NS, Duration::from_secs(60)).unwrap();
+    assert_eq!(rows(), [3, 0]);
 }
 
 #[test]
