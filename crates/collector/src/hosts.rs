@@ -30,6 +30,8 @@ pub struct Hosts {
     hooks: HashSet<String>,
     /// How many of them each host was the first to use.
     first_hooks: HashMap<u32, u32>,
+    /// Hosts whose agent is expected to report its first interval after one that was killed, and when that was found, in Unix time.
+    awaited: HashMap<u32, i64>,
 }
 
 /// Counters that an agent has named in this connection, and their last values.
@@ -82,6 +84,7 @@ impl Hosts {
             self.numbers.remove(&name);
             self.free.push(number);
             self.first_hooks.remove(&number);
+            self.awaited.remove(&number);
             forget(number, &name);
         }
         self.numbers.len() < MAX_HOSTS
@@ -129,6 +132,17 @@ impl Hosts {
         }
         *first += 1;
         self.hooks.insert(hook.to_owned())
+    }
+
+    /// Notes that the first interval of a host's agent ends what one that was killed has lost, which was found at a time.
+    pub fn await_interval(&mut self, name: &str, found_ns: i64) {
+        let number = self.number(name);
+        self.awaited.insert(number, found_ns);
+    }
+
+    /// Returns this time once.
+    pub fn take_awaited(&mut self, name: &str) -> Option<i64> {
+        if self.awaited.is_empty() { None } else { self.awaited.remove(self.numbers.get(name)?) }
     }
 
     /// Notes that a host has no agent any more, and forgets its counters.

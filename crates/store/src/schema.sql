@@ -12,7 +12,7 @@ CREATE TABLE run (
 	run_id INTEGER PRIMARY KEY,
 	host_id INTEGER NOT NULL REFERENCES host,
 	run BLOB NOT NULL,           -- the random number that the agent chose
-	begun_ns INTEGER NOT NULL,   -- when its first batch arrived
+	begun_ns INTEGER NOT NULL,   -- its measurements are stored since then, as far as it is known
 	last_batch INTEGER NOT NULL, -- its batches up to this one are stored, or rows of lost name them
 	last_ns INTEGER NOT NULL DEFAULT 0, -- its measurements are stored until then, as far as it is known
 	ended_ns INTEGER,            -- when it is known to have ended; NULL: it may go on

@@ -106,8 +106,8 @@ pub struct Unfinished {
     pub run: Vec<u8>,
     /// Its last batch.
     pub last: u64,
-    /// Until when its measurements are stored, in Unix time.
-    pub last_ns: i64,
+    /// Since when and until when its measurements are stored, in Unix time, as far as it is known.
+    pub measured_ns: (i64, i64),
 }
 
 /// An open transaction.
@@ -151,11 +151,21 @@ impl Writing<'_> {
         Ok(BatchState::New { first: from.max(expected), gap, since_ns: known.map(|(_, at_ns)| at_ns) })
     }
 
-    /// Records until when a run's measurements are stored. Without it, that is when its last batch arrived.
-    pub fn measured_until(&mut self, host: &str, run: &[u8], until_ns: i64) -> Written<()> {
+    /// Records a time of which a run's measurements are stored. Without it, that is when its batches arrived.
+    pub fn measured(&mut self, host: &str, run: &[u8], (since_ns, until_ns): (i64, i64)) -> Written<()> {
         let host = self.host(host)?;
-        let sql = "UPDATE run SET last_ns = ?3 WHERE host_id = ?1 AND run = ?2";
-        self.db.prepare_cached(sql)?.execute(params![host, run, until_ns])?;
+        let sql = "UPDATE run SET begun_ns = min(begun_ns, ?3), last_ns = ?4 WHERE host_id = ?1 AND run = ?2";
+        self.db.prepare_cached(sql)?.execute(params![host, run, since_ns, until_ns])?;
+        Ok(())
+    }
+
+    /// Records that the run after those that were found to be killed at a time measured from another time on: nothing is lost after
+    /// that. A row that was sent to a server stays as it was.
+    pub fn shorten_killed(&mut self, host: &str, found_ns: i64, until_ns: i64) -> Written<()> {
+        let host = self.host(host)?;
+        let sql = "UPDATE lost SET to_ns = max(from_ns, ?3)
+            WHERE host_id = ?1 AND time_ns = ?2 AND why = ?4 AND to_ns > ?3";
+        self.db.prepare_cached(sql)?.execute(params![host, found_ns, until_ns, Loss::Killed.name()])?;
         Ok(())
     }
 
@@ -181,11 +191,12 @@ impl Writing<'_> {
     /// Returns the runs of a host, other than this one, of which it is not known that they have ended.
     pub fn unfinished(&mut self, host: &str, run: &[u8]) -> Written<Vec<Unfinished>> {
         // Of a host that is not there yet nothing is, and asking does not add it.
-        let sql = "SELECT run, last_batch, last_ns FROM run JOIN host USING (host_id)
+        let sql = "SELECT run, last_batch, begun_ns, last_ns FROM run JOIN host USING (host_id)
             WHERE name = ?1 AND run <> ?2 AND ended_ns IS NULL ORDER BY run_id";
         let mut statement = self.db.prepare_cached(sql)?;
         let runs = statement.query_map(params![host, run], |row| {
-            Ok(Unfinished { run: row.get(0)?, last: row.get::<_, i64>(1)?.cast_unsigned(), last_ns: row.get(2)? })
+            let measured_ns = (row.get(2)?, row.get(3)?);
+            Ok(Unfinished { run: row.get(0)?, last: row.get::<_, i64>(1)?.cast_unsigned(), measured_ns })
         })?;
         runs.collect()
     }

@@ -62,6 +62,15 @@ impl Collector {
     }
 }
 
+/// The time of which a batch has measurements, in Unix time.
+fn measured(batch: &Batch, ends: &[(Option<u64>, Times)]) -> Option<(i64, i64)> {
+    let begins = batch.content.intervals.iter().zip(ends).map(|(interval, (_, times))| {
+        let length_ns = i64::try_from(interval.length_ns).unwrap_or(i64::MAX);
+        times.end_ns.saturating_sub(length_ns)
+    });
+    Some((begins.min()?, ends.iter().map(|(_, times)| times.end_ns).max()?))
+}
+
 /// What one transaction takes in, which counts once that is on disk.
 #[derive(Default)]
 struct IntakeResult<'a> {
@@ -95,9 +104,14 @@ impl<'a> Intake<'a> {
         for (agent, batch) in batches {
             let name = agent.name.as_str();
             let ends = self.ends(name, batch);
-            let until_ns = ends.iter().map(|(_, times)| times.end_ns).max();
+            let measured = measured(batch, &ends);
             let mut lost = Vec::new();
-            let is_new = write_batch(to, agent, batch, until_ns, now_unix_ns, &mut lost)?;
+            let is_new = write_batch(to, agent, batch, measured, now_unix_ns, &mut lost)?;
+            if let (Some((since_ns, _)), false) = (measured, agent.is_past)
+                && let Some(found_ns) = self.hosts.take_awaited(name)
+            {
+                to.shorten_killed(name, found_ns, since_ns)?;
+            }
             if !lost.is_empty() {
                 self.taken.losses.push((name, lost));
             }

@@ -224,7 +224,7 @@ impl Collector {
         self.hosts.arrive(name);
         let (now_ns, mut losses) = (unix(now_ns, self.time.to_unix_ns()), Vec::new());
         let mut is_resumed = false;
-        let last = self.store.write(|to| {
+        let (last, has_killed) = self.store.write(|to| {
             is_resumed = !agent.is_past && to.resume_run(name, &agent.run)?;
             write_hello(to, agent, last.unwrap_or(0), now_ns, &mut losses)
         })?;
@@ -232,6 +232,9 @@ impl Collector {
             log(format_args!("{name} was not killed, but frozen or cut off: its row of table 'lost' is deleted"));
         }
         self.losses.add(name, &losses);
+        if has_killed {
+            self.hosts.await_interval(name, now_ns);
+        }
         self.print_agent(agent, None)?;
         Ok(Ok(last))
     }

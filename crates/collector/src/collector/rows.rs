@@ -24,13 +24,13 @@ pub(super) struct Times {
 /// Batches that are known to be lost: why, and how many if that is known.
 pub(super) type Losses = Vec<(Loss, Option<u64>)>;
 
-/// Records that a batch has arrived, whose last interval ended at `until_ns` if it has any, and what was lost before it or is
-/// reported as lost by it. False if it was here before.
+/// Records that a batch has arrived, with measurements of a time if it has any, and what was lost before it or is reported as
+/// lost by it. False if it was here before.
 pub(super) fn write_batch(
     to: &mut Writing<'_>,
     agent: &Agent,
     batch: &Batch,
-    until_ns: Option<i64>,
+    measured: Option<(i64, i64)>,
     now_ns: i64,
     losses: &mut Losses,
 ) -> Written<bool> {
@@ -41,8 +41,8 @@ pub(super) fn write_batch(
         return Ok(false);
     };
     // It may have waited for long, and what it lacks begins where its last interval has ended.
-    if let Some(until_ns) = until_ns.or(since_ns) {
-        to.measured_until(host, run, until_ns.min(now_ns))?;
+    if let Some((since_ns, until_ns)) = measured.or(since_ns.map(|until_ns| (now_ns, until_ns))) {
+        to.measured(host, run, (since_ns, until_ns.min(now_ns)))?;
     }
     if let Some((from, through)) = gap {
         let times = (since_ns, Some(now_ns));
@@ -68,29 +68,31 @@ pub(super) fn write_batch(
 }
 
 /// Records what an agent's hello shows to be lost here: what others have confirmed, up to `last` of its run, and the ends of
-/// runs that took no leave before it. Returns the number of the last batch that will not come any more.
+/// runs that took no leave before it. Returns the number of the last batch that will not come any more, and whether there were such
+/// runs.
 pub(super) fn write_hello(
     to: &mut Writing<'_>,
     agent: &Agent,
     last: u64,
     now_ns: i64,
     losses: &mut Losses,
-) -> Written<u64> {
+) -> Written<(u64, bool)> {
     let (host, run) = (agent.name.as_str(), agent.run.as_slice());
     if agent.confirmed > last {
         to.batch(host, run, (last + 1, agent.confirmed), now_ns)?;
         let batches = (last + 1, Some(agent.confirmed));
         write_loss(to, agent, Loss::Elsewhere, batches, (None, Some(now_ns)), now_ns, losses)?;
     }
-    if !agent.is_past {
-        for Unfinished { run, last, last_ns } in to.unfinished(host, run)? {
-            to.end_run(host, &run, now_ns)?;
-            let killed = Agent { run: run.as_slice().try_into().unwrap_or_default(), ..agent.clone() };
-            let times = (Some(last_ns), Some(now_ns));
-            write_loss(to, &killed, Loss::Killed, (last + 1, None), times, now_ns, losses)?;
-        }
+    let unfinished = if agent.is_past { Vec::new() } else { to.unfinished(host, run)? };
+    // Each measured until the next one did.
+    let begun = unfinished.iter().skip(1).map(|next| next.measured_ns.0).chain([now_ns]);
+    for (Unfinished { run, last, measured_ns: (_, last_ns) }, begun_ns) in unfinished.iter().zip(begun) {
+        to.end_run(host, run, now_ns)?;
+        let killed = Agent { run: run.as_slice().try_into().unwrap_or_default(), ..agent.clone() };
+        let times = (Some(*last_ns), Some(begun_ns));
+        write_loss(to, &killed, Loss::Killed, (last + 1, None), times, now_ns, losses)?;
     }
-    Ok(last.max(agent.confirmed))
+    Ok((last.max(agent.confirmed), !unfinished.is_empty()))
 }
 
 fn write_loss(
@@ -104,13 +106,15 @@ fn write_loss(
 ) -> Written<()> {
     losses.push((why, batches.1.map(|through| through - batches.0 + 1)));
     let possible = |time_ns| possible_unix(time_ns, now_ns);
+    let since_ns = since_ns.map(possible);
     to.lost(&LostRow {
         time_ns: now_ns,
         host: agent.name.as_str(),
         run: &agent.run,
         batches,
-        since_ns: since_ns.map(possible),
-        until_ns: until_ns.map(possible),
+        since_ns,
+        // A clock may have been set back in between.
+        until_ns: until_ns.map(|until_ns| possible(until_ns).max(since_ns.unwrap_or(i64::MIN))),
         why,
     })
 }

@@ -124,6 +124,40 @@ fn what_a_killed_agent_has_lost_begins_where_its_last_interval_ended_and_not_whe
     assert_eq!(lost(), [killed]);
 }
 
+/// The collector was away while agents were killed one after the other: what each had measured is stored before the last one comes.
+#[test]
+fn what_a_killed_agent_has_lost_ends_where_the_next_one_begins_to_measure() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut collector = open(&path);
+    let second_ns = 1_000_000_000;
+    let now_ns = unix(collector.time.now_ns(), collector.time.to_unix_ns());
+    let ended_ns = [100, 50, 10].map(|seconds| now_ns - seconds * second_ns);
+    let batch = |number: u64, end_ns: i64| {
+        let mut batch = batch_with_hook(number, "hook");
+        (batch.content.intervals[0].end_unix_ns, batch.content.intervals[0].length_ns) = (end_ns, 1_000_000_000);
+        batch
+    };
+    for run in [1, 2] {
+        let left = Agent { is_past: true, ..agent(run) };
+        collector.hello(&left).unwrap().unwrap();
+        collector.store(&[(left.clone(), batch(1, ended_ns[usize::from(run) - 1]))], &[]).unwrap();
+        collector.leave(&left, "it left").unwrap();
+    }
+    collector.hello(&agent(3)).unwrap().unwrap();
+    let lost = || {
+        let store = rusqlite::Connection::open(&path).unwrap();
+        let mut lost = store.prepare("SELECT from_ns, to_ns FROM lost WHERE why = 'killed' ORDER BY from_ns").unwrap();
+        let rows = lost.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+        rows.unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let first = (ended_ns[0], ended_ns[1] - second_ns);
+    assert_eq!((lost()[0], lost()[1].0), (first, ended_ns[1]));
+    assert!(lost()[1].1 >= now_ns, "the next one has told nothing yet");
+    collector.store(&[(agent(3), batch(1, ended_ns[2])), (agent(3), batch(2, now_ns))], &[]).unwrap();
+    assert_eq!(lost(), [first, (ended_ns[1], ended_ns[2] - second_ns)]);
+}
+
 /// The store may be slower than the patience of whoever asks.
 #[test]
 fn an_agent_whose_hello_is_answered_too_late_does_not_count_as_connected() {

@@ -151,7 +151,7 @@ fn numbers_that_are_missing_and_runs_that_took_no_leave_are_found() {
                 store.batch("a", &RUN, (8, 11), 7)?,
                 BatchState::New { first: 10, gap: None, since_ns: Some(6) }
             );
-            let unfinished = Unfinished { run: RUN.to_vec(), last: 11, last_ns: 7 };
+            let unfinished = Unfinished { run: RUN.to_vec(), last: 11, measured_ns: (5, 7) };
             assert_eq!(store.unfinished("a", b"the next")?, [unfinished]);
             assert_eq!(store.unfinished("a", &RUN)?, []);
             assert_eq!(store.unfinished("b", b"the next")?, []);
