@@ -12,6 +12,7 @@ use std::{
 
 use dwell_app::log::log;
 use dwell_records::counted;
+use dwell_socket::privilege;
 use dwell_store::{Refusal, RefusedRow, Server, SpoolSize, Store, StoreError, Waiting};
 
 use crate::{Error, pace::Pace};
@@ -97,8 +98,8 @@ impl Failures {
 }
 
 impl Forward {
-    /// Starts the thread. At most `limit_bytes` may wait.
-    pub fn start(server: Server, spool: u64, limit_bytes: u64) -> Result<Forward, Error> {
+    /// Starts the thread, which prepares the server first unless it is ready. At most `limit_bytes` may wait.
+    pub fn start(server: Server, is_ready: bool, spool: u64, limit_bytes: u64) -> Result<Forward, Error> {
         let (rows, to_send) = mpsc::sync_channel::<Vec<Waiting>>(1);
         let (done, sent) = mpsc::sync_channel(1);
         let (running, ended) = mpsc::channel();
@@ -106,10 +107,14 @@ impl Forward {
         let shared = Shared { pace: Pace::new(), failures: Failures::default(), refused: 0 };
         let shared = Arc::new(Mutex::new(shared));
         // Rows that were under way when a collector ended may have arrived.
-        let mut sender = Deliverer { server, spool, shared: Arc::clone(&shared), ended, again: true };
+        let mut sender = Deliverer { server, is_ready, spool, shared: Arc::clone(&shared), ended, again: true };
         thread::Builder::new()
             .name("forward".into())
             .spawn(move || {
+                let _ = privilege::keep(&[]);
+                if sender.prepare().is_none() {
+                    return;
+                }
                 for rows in to_send {
                     let Some(refused) = sender.deliver(&rows) else {
                         return;
@@ -228,6 +233,8 @@ impl Forward {
 /// The thread's side.
 struct Deliverer {
     server: Server,
+    /// The server has all tables.
+    is_ready: bool,
     spool: u64,
     shared: Arc<Mutex<Shared>>,
     ended: Receiver<()>,
@@ -249,6 +256,28 @@ impl Deliverer {
         }
         self.again = false;
         Some(refused)
+    }
+
+    /// Prepares the server, which was away when the collector started. Returns `None` if the handle of the thread is gone.
+    fn prepare(&mut self) -> Option<()> {
+        let mut trouble = Trouble::default();
+        while !self.is_ready {
+            match self.server.prepare() {
+                Ok(()) => {
+                    self.is_ready = true;
+                    trouble.end(&self.server);
+                }
+                Err(error) => {
+                    // None of its rows is to blame.
+                    self.judge(&error, 1);
+                    trouble.report(&error);
+                    if self.ended.recv_timeout(trouble.pause()) != Err(RecvTimeoutError::Timeout) {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     fn deliver_table(&mut self, rows: &[&Waiting], refused: &mut Vec<RefusedRow>) -> Option<()> {

@@ -189,9 +189,14 @@ fn open(destination: Destination) -> Result<(Store, Option<Forward>), Error> {
             let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
             let tls = authorities.map_err(|source| Error::Authorities { server: address.to_string(), source })?;
             let mut store = Store::open(&spool)?;
-            let number = store.spool()?;
-            let server = ClickHouse::open(address, login, tls.unwrap_or_default())?;
-            Ok((store, Some(Forward::start(server, number, spool_bytes)?)))
+            let (number, is_used) = (store.spool()?, store.progress()?.is_some());
+            let mut server = ClickHouse::new(address, login, tls.unwrap_or_default());
+            // A wrong address is known at once. One that was right may be away just when the collector starts again.
+            let is_ready = match server.prepare() {
+                Err(error) if error.is_away() && is_used => false,
+                prepared => prepared.map(|()| true)?,
+            };
+            Ok((store, Some(Forward::start(server, is_ready, number, spool_bytes)?)))
         }
     }
 }

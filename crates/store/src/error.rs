@@ -165,6 +165,11 @@ pub(crate) fn remedy_of(code: Option<u32>, said: &str) -> &'static str {
 }
 
 impl StoreError {
+    /// Whether a server does not answer, which may do so later.
+    pub fn is_away(&self) -> bool {
+        matches!(self, StoreError::Unreachable { .. } | StoreError::Slow { .. })
+    }
+
     /// Returns true if another file or option would help.
     pub fn is_usage(&self) -> bool {
         !matches!(self, StoreError::Sqlite { .. } | StoreError::Thread { .. })

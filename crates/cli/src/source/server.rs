@@ -95,7 +95,7 @@ impl ServerArgs {
         let authorities = address.is_tls().then(dwell_metrics::tls::of_the_host).transpose();
         let tls = authorities
             .map_err(|error| Failure::new(Exit::Host, anyhow!("cannot check the certificate of {address}: {error}")))?;
-        let server = Server::for_reading(address, login, tls.unwrap_or_default());
+        let server = Server::new(address, login, tls.unwrap_or_default());
         let patience = Patience::new(self.clickhouse_timeout.unwrap_or(TIMEOUT));
         let most_bytes = self.clickhouse_copy_limit.unwrap_or(COPY_LIMIT);
         let span = server.span(patience).map_err(unfetched)?;

@@ -248,6 +248,25 @@ fn a_collector_that_starts_with_a_full_spool_takes_hellos_and_drains_it() {
     collector.end().1.unwrap();
 }
 
+/// Both may have lost their power.
+#[test]
+fn a_collector_that_starts_while_its_server_is_away_stores_in_its_spool_what_comes() {
+    let server = ClickHouse::start();
+    let (folder, ended) = Running::start(&server, 1 << 30).end();
+    ended.unwrap();
+    let before = server.insert_settings().len();
+    server.set_away(true);
+    let collector = Running::start_in(folder, &server, 1 << 30);
+    let agent = collector.agent("a", 1);
+    agent.push(3, 1);
+    eventually("it is acknowledged", || agent.uplink.backlog().batches == 0);
+    server.set_settings(&["wait_for_async_insert"]);
+    server.set_away(false);
+    eventually("the rows have arrived", || arrived(&server) == expected(3, 1));
+    assert!(server.insert_settings()[before..].iter().all(|settings| settings == &["wait_for_async_insert=1"]));
+    collector.end().1.unwrap();
+}
+
 /// Every number that an agent gave to a batch is stored, or a row says what became of it.
 #[test]
 fn batches_that_are_lost_have_a_row_that_says_why() {

@@ -150,19 +150,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects to a server, over TLS if its address says so, and creates the tables that it lacks.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unreachable`], [`StoreError::Slow`] and [`StoreError::Refused`], also if a table has other columns.
-    pub fn open(address: Address, login: Login, tls: TlsConfig) -> Result<Server, StoreError> {
-        let mut server = Server::for_reading(address, login, tls);
-        server.create_tables()?;
-        Ok(server)
-    }
-
-    /// The same for one that is only asked: nothing is created, and nothing is asked yet.
-    pub fn for_reading(address: Address, login: Login, tls: TlsConfig) -> Server {
+    /// Names a server, which is spoken to over TLS if its address says so. Nothing is asked yet.
+    pub fn new(address: Address, login: Login, tls: TlsConfig) -> Server {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -175,7 +164,12 @@ impl Server {
         Server { agent: config.new_agent(), address, login, wait: Vec::new() }
     }
 
-    fn create_tables(&mut self) -> Result<(), StoreError> {
+    /// Creates the tables that the server lacks. Rows can be inserted only after that.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unreachable`], [`StoreError::Slow`] and [`StoreError::Refused`], also if a table has other columns.
+    pub fn prepare(&mut self) -> Result<(), StoreError> {
         let server = self;
         let wait = WAIT.map(|name| format!("'{name}'")).join(", ");
         let sql = format!("SELECT name FROM system.settings WHERE name IN ({wait}) {TAB_SEPARATED}");
@@ -202,7 +196,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::open`]; some of the rows may be on the server even then.
+    /// As [`Server::prepare`]; some of the rows may be on the server even then.
     pub fn insert(&self, spool: u64, rows: &[&Waiting], again: bool, limit: Duration) -> Result<(), StoreError> {
         let Some(first) = rows.first() else {
             return Ok(());

@@ -37,7 +37,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::open`].
+    /// As [`Server::prepare`].
     pub fn span(&self, patience: Patience) -> Result<Option<Span>, StoreError> {
         let mut span: Option<Span> = None;
         for table in ["intervals", "paths"] {
@@ -62,7 +62,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::open`], [`StoreError::Large`], and [`StoreError`] of a file.
+    /// As [`Server::prepare`], [`StoreError::Large`], and [`StoreError`] of a file.
     pub fn fetch(
         &self,
         wanted: &Wanted<'_>,

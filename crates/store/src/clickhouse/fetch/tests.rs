@@ -206,7 +206,7 @@ fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u
 
 fn server(manner: Manner) -> Server {
     let login = Login { user: "default".into(), password: None };
-    Server::for_reading(serve(manner), login, ureq::tls::TlsConfig::default())
+    Server::new(serve(manner), login, ureq::tls::TlsConfig::default())
 }
 
 const SPAN: Span = (0, 6 * SECOND_NS);
