@@ -77,6 +77,8 @@ const GRAY_BEGUN: Family = Family::counter(
     &["subject"],
     "Gray failures that have begun, by what differs.",
 );
+const LINES_LOST: Family =
+    Family::counter("dwell_collect_lines_lost_total", &[], "Lines that could not be written to the file of --write.");
 const STORED: Family = Family::counter("dwell_collect_batches_total", &[], "Batches that were stored.");
 
 /// What a collector has counted.
@@ -103,6 +105,8 @@ pub struct Counts {
     pub forward: Option<ForwardStatus>,
     /// Rows that the server did not take and that are kept.
     pub refused_rows_kept: u64,
+    /// Lines that could not be written, if any are to be.
+    pub lines_lost: Option<u64>,
 }
 
 /// What a collector exports.
@@ -161,6 +165,9 @@ impl CollectorMetrics {
         numbers.add(AGENTS, &[], counts.agents as f64);
         numbers.add(STORED, &[], counts.stored as f64);
         numbers.add(KILLED, &[], counts.killed_runs as f64);
+        if let Some(lines_lost) = counts.lines_lost {
+            numbers.add(LINES_LOST, &[], lines_lost as f64);
+        }
         self.numbers = numbers;
     }
 }
@@ -203,6 +210,7 @@ mod tests {
             },
             forward,
             refused_rows_kept: 2,
+            lines_lost: Some(10),
         };
         metrics.counts(counts(&[("matched", 1)], 3, 1, None));
         let forward = ForwardStatus { refused: 9, insert_rows: 100, ..ForwardStatus::default() };
@@ -225,6 +233,7 @@ mod tests {
             "dwell_collect_insert_rows 100".to_owned(),
             r#"dwell_collect_lost_batches_total{why="gap"} 8"#.to_owned(),
             "dwell_collect_killed_runs_total 9".to_owned(),
+            "dwell_collect_lines_lost_total 10".to_owned(),
             r#"dwell_collect_gray_failures{subject="path",name="a to b",component="network"} 1"#.to_owned(),
             r#"dwell_collect_gray_failures_total{subject="path"} 3"#.to_owned(),
         ] {

@@ -62,13 +62,18 @@ impl Output {
 
     /// Adds counters of what could not be written or kept, but for what is 0.
     pub fn count_kept(&self, counters: &mut Vec<(Cow<'static, str>, u64)>) {
-        let (_, lines_lost) = self.sink.lost_lines();
+        let lines_lost = self.lost_lines();
         if lines_lost > 0 {
             counters.push(("lines_lost".into(), lines_lost));
         }
         if let Some(keep) = &self.keep {
             keep.count(counters);
         }
+    }
+
+    /// Returns how many lines could not be written to a file that goes on after errors.
+    pub fn lost_lines(&self) -> u64 {
+        self.sink.lost_lines().1
     }
 
     /// Keeps what is left. Returns what is missing, for a person, if anything is. Later records are not kept.

@@ -73,6 +73,7 @@ impl Collector {
             gray: self.gray.as_ref().map(|gray| gray.counts(&self.hosts)).unwrap_or_default(),
             forward: self.forward.as_ref().map(|forward| forward.status(&self.store)),
             refused_rows_kept: self.store.refused_size().rows,
+            lines_lost: self.print.as_ref().map(|print| print.output.lost_lines()),
         });
     }
 
