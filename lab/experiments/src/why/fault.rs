@@ -1,32 +1,53 @@
 //! Faults whose cause is known, and the cause that `dwell why` should name for each.
 
-/// A fault, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    Healthy,
-    SlowApplication,
-    SmallSendBuffer,
-    ReceiverWindow,
-    SlowReader,
-    LocalQueue,
-    PathQueue,
-    Distance,
-    Loss,
-    SlowService,
-    SlowAnswer,
-    Disk,
-    Starved,
-    TailLoss,
-    StalledPeer,
-    Reordering,
-    Nagle,
-    SlowStart,
-    SlowSetUp,
-    SlowNames,
-    SlowTls,
-    CrossTraffic,
-    RateLimit,
-    BusyService,
+macro_rules! faults {
+    ($($fault:ident = $name:literal,)*) => {
+        /// A fault, or none.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($fault,)*
+        }
+
+        impl Fault {
+            /// All faults, healthy ones first.
+            pub const ALL: [Fault; [$($name),*].len()] = [$(Fault::$fault),*];
+
+            /// The name of the fault, which is that of its cause in `why.verdict`, or of the outcome without one, where it is a
+            /// cause of its own.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => $name,)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    Healthy = "healthy",
+    SlowApplication = "slow-application",
+    SmallSendBuffer = "small-send-buffer",
+    ReceiverWindow = "receiver-window",
+    SlowReader = "slow-reader",
+    LocalQueue = "local-queue",
+    PathQueue = "path-queue",
+    Distance = "distance",
+    Loss = "loss",
+    SlowService = "slow-service",
+    SlowAnswer = "slow-answer",
+    Disk = "disk",
+    Starved = "starved",
+    TailLoss = "tail-loss",
+    StalledPeer = "stalled-peer",
+    Reordering = "reordering",
+    Nagle = "nagle",
+    SlowStart = "slow-start",
+    SlowSetUp = "slow-set-up",
+    SlowNames = "slow-names",
+    SlowTls = "slow-tls",
+    CrossTraffic = "cross-traffic",
+    RateLimit = "rate-limit",
+    BusyService = "busy-service",
 }
 
 /// The series of settings to which one belongs: thresholds are chosen on one, and reported on the others.
@@ -52,65 +73,6 @@ impl Series {
 }
 
 impl Fault {
-    /// All faults, healthy ones first.
-    pub const ALL: [Fault; 24] = [
-        Fault::Healthy,
-        Fault::SlowApplication,
-        Fault::SmallSendBuffer,
-        Fault::ReceiverWindow,
-        Fault::SlowReader,
-        Fault::LocalQueue,
-        Fault::PathQueue,
-        Fault::Distance,
-        Fault::Loss,
-        Fault::SlowService,
-        Fault::SlowAnswer,
-        Fault::Disk,
-        Fault::Starved,
-        Fault::TailLoss,
-        Fault::StalledPeer,
-        Fault::Reordering,
-        Fault::Nagle,
-        Fault::SlowStart,
-        Fault::SlowSetUp,
-        Fault::SlowNames,
-        Fault::SlowTls,
-        Fault::CrossTraffic,
-        Fault::RateLimit,
-        Fault::BusyService,
-    ];
-
-    /// The name of the fault, which is that of its cause in `why.verdict`, or of the outcome without one, where it is a cause
-    /// of its own.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::Healthy => "healthy",
-            Fault::SlowApplication => "slow-application",
-            Fault::SmallSendBuffer => "small-send-buffer",
-            Fault::ReceiverWindow => "receiver-window",
-            Fault::SlowReader => "slow-reader",
-            Fault::LocalQueue => "local-queue",
-            Fault::PathQueue => "path-queue",
-            Fault::Distance => "distance",
-            Fault::Loss => "loss",
-            Fault::SlowService => "slow-service",
-            Fault::SlowAnswer => "slow-answer",
-            Fault::Disk => "disk",
-            Fault::Starved => "starved",
-            Fault::TailLoss => "tail-loss",
-            Fault::StalledPeer => "stalled-peer",
-            Fault::Reordering => "reordering",
-            Fault::Nagle => "nagle",
-            Fault::SlowStart => "slow-start",
-            Fault::SlowSetUp => "slow-set-up",
-            Fault::SlowNames => "slow-names",
-            Fault::SlowTls => "slow-tls",
-            Fault::CrossTraffic => "cross-traffic",
-            Fault::RateLimit => "rate-limit",
-            Fault::BusyService => "busy-service",
-        }
-    }
-
     /// The fault whose cause a user needs to hear, because what helps is the same:
     ///
     /// - A handshake of TLS that takes long is part of opening a connection: fewer connections and resumed sessions help.
