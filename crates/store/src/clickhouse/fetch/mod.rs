@@ -1,6 +1,6 @@
 //! What is wanted of a server's tables, copied into a file: reports and verdicts are made of files.
 
-use std::mem;
+use std::{collections::HashSet, mem};
 
 use dwell_engine::{
     gray::LONGEST_NS,
@@ -109,7 +109,8 @@ impl Server {
         Ok((copy.store.into_reader()?, known - flows.len()))
     }
 
-    /// Returns the wanted flows with the most bytes, as a file has them, and how many were wanted.
+    /// Returns the wanted flows with the most bytes, as a file has them, and how many were wanted. One whose receiver has seen it with
+    /// other ends is wanted if any of these are: behind a balancer, the same client port may have led to several servers.
     fn flows(&self, wanted: &Wanted<'_>, times: &str, patience: Patience) -> Result<(Vec<Ends>, usize), StoreError> {
         let hosts: Vec<_> = wanted.hosts.iter().map(|name| quoted(name)).collect();
         let hosts = hosts.join(", ");
@@ -119,15 +120,15 @@ impl Server {
         };
         let chosen = format!("retransmitted = 0 AND src IS NOT NULL AND {times}");
         let sql = format!(
-            "SELECT src, sport, dst, dport, max(a), max(b), max(c), max(d) FROM (
+            "SELECT src, sport, dst, dport, a, b, c, d FROM (
                 SELECT src, sport, dst, dport, sum(count) AS n, NULL AS a, NULL AS b, NULL AS c, NULL AS d FROM intervals FINAL
                     WHERE segment = 'total' AND {chosen} {of_host} GROUP BY src, sport, dst, dport, host, direction
                 UNION ALL SELECT src, sport, dst, dport, sum(count) AS n,
-                    max(rx_src) AS a, max(rx_sport) AS b, max(rx_dst) AS c, max(rx_dport) AS d FROM paths FINAL
-                    WHERE segment = 'end-to-end' AND {chosen} {of_way} GROUP BY src, sport, dst, dport
-            ) GROUP BY src, sport, dst, dport ORDER BY max(n) DESC, src, sport, dst, dport"
+                    rx_src AS a, rx_sport AS b, rx_dst AS c, rx_dport AS d FROM paths FINAL
+                    WHERE segment = 'end-to-end' AND {chosen} {of_way} GROUP BY src, sport, dst, dport, a, b, c, d
+            ) GROUP BY src, sport, dst, dport, a, b, c, d ORDER BY max(n) DESC, src, sport, dst, dport"
         );
-        let (mut flows, mut known) = (Vec::new(), 0);
+        let (mut flows, mut known) = (Vec::new(), HashSet::new());
         self.lines(&sql, patience, |line| {
             let fields: Vec<_> = fields(line).collect();
             let [src, sport, dst, dport, rx @ ..] = &fields[..] else { return Ok(false) };
@@ -144,15 +145,13 @@ impl Server {
                 },
                 _ => return Ok(false),
             };
-            if wanted.flows.is_none_or(|takes| takes(&flow) || received.as_ref().is_some_and(takes)) {
-                known += 1;
-                if flows.len() < wanted.most_flows {
-                    flows.push(flow);
-                }
+            let is_wanted = wanted.flows.is_none_or(|takes| takes(&flow) || received.as_ref().is_some_and(takes));
+            if is_wanted && known.insert(flow) && flows.len() < wanted.most_flows {
+                flows.push(flow);
             }
             Ok(true)
         })?;
-        Ok((flows, known))
+        Ok((flows, known.len()))
     }
 }
 

@@ -179,9 +179,15 @@ fn lines(query: &str, tables: &[(&str, bool, Vec<u8>)], manner: Manner) -> Vec<u
         return format!("3\t0\t{}\n", 6 * SECOND_NS).into_bytes();
     }
     if table_of(query) == "flows" {
-        let no_ends_of_the_receiver = "\t\\N".repeat(4);
-        let flow = |port| format!("192.0.2.1\t{port}\t2001:db8::1\t443{no_ends_of_the_receiver}\n");
-        return [flow(7001), flow(7002)].concat().into_bytes();
+        let flow = |port: u16, received: &str| format!("192.0.2.1\t{port}\t2001:db8::1\t443\t{received}\n");
+        // A balancer has led the second one to two servers.
+        let mut received = vec!["192.0.2.8\t40000\t192.0.2.10\t80", "192.0.2.9\t30000\t192.0.2.20\t8080"];
+        if !query.contains("rx_dport AS d") {
+            received = vec!["192.0.2.9\t40000\t192.0.2.20\t8080"];
+        }
+        let none = [r"\N"; 4].join("\t");
+        let ranked = [flow(7001, &none), flow(7002, &none)].into_iter();
+        return ranked.chain(received.iter().map(|ends| flow(7002, ends))).collect::<String>().into_bytes();
     }
     let mut text = Vec::new();
     let wants_flows = query.contains("src IS NOT NULL");
@@ -290,6 +296,21 @@ fn the_page_of_chosen_flows_tells_when_hosts_were_silent() {
     });
     assert_eq!(page["losses"][1], silence);
     assert_eq!(page, self::page(&of_file, &chosen));
+}
+
+#[test]
+fn a_flow_is_wanted_for_each_of_the_ends_that_receivers_have_seen() {
+    let server = server(Manner::Well);
+    for (src, dst, is_one) in [
+        ("192.0.2.8:40000", "192.0.2.10:80", true),
+        ("192.0.2.9:30000", "192.0.2.20:8080", true),
+        ("192.0.2.9:40000", "192.0.2.20:8080", false),
+    ] {
+        let takes = |ends: &Ends| (ends.src.to_string(), ends.dst.to_string()) == (src.to_owned(), dst.to_owned());
+        let wanted = Wanted { flows: Some(&takes), hosts: &[], most_flows: 0 };
+        let (_, left_out) = server.fetch(&wanted, SPAN, patience(), u64::MAX).unwrap();
+        assert_eq!(left_out, usize::from(is_one), "{src} to {dst}");
+    }
 }
 
 /// As servers write it: in a line of its own, as older ones do, and with the marks of two newer versions.
