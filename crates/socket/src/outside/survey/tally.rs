@@ -152,7 +152,9 @@ mod tests {
             (2, CountKind::Whole, true),
         ] {
             let mut connection = Connection::new(Role::Client, &reading(0));
-            (1..polls).for_each(|poll| drop(connection.observe(&reading(poll * 250_000_000))));
+            for poll in 1..polls {
+                connection.observe(&reading(poll * 250_000_000));
+            }
             tally.add_whole(&connection, key, counted, was_late);
         }
         assert_eq!((tally.evidence.connections, tally.evidence.missed_handshakes), (2, 1));
