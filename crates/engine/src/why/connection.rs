@@ -230,6 +230,9 @@ impl Connection {
                 self.speaker = next.other();
             }
             self.figures.turns += u64::from(wrote && (got || self.speaker == Side::Peer));
+            if alone == Some(Side::Local) && self.speaker == Side::Local {
+                self.speak_on(now);
+            }
             let answers = self.figures.sums.service.count;
             let between = self.between(now, dt_ns, alone);
             match &between {

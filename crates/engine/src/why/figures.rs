@@ -242,6 +242,9 @@ pub struct Sums {
     pub answer: Silences,
     /// Between two writes of one transfer.
     pub pause: Silences,
+    /// From one message of a server on this host to the next that nobody asked for, up to a second: the rest of its answer, or
+    /// something else. 0 for a capture.
+    pub spoke_on: Silences,
     /// Silences after which a live client sent more without an answer.
     pub went_on: u64,
     /// Turns in which an end said more than usual, which the other one may not have asked for.
@@ -301,6 +304,7 @@ impl Sums {
             (&mut self.service, &other.service),
             (&mut self.unread, &other.unread),
             (&mut self.reading_stops, &other.reading_stops),
+            (&mut self.spoke_on, &other.spoke_on),
             (&mut self.answer, &other.answer),
         ] {
             own.plus(&more.times(weight));

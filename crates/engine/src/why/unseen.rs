@@ -97,6 +97,16 @@ pub(super) fn lost_answers(evidence: &Evidence) -> Unseen {
     }
 }
 
+/// What a server did before it said more.
+pub(super) fn before_it_spoke_on(evidence: &Evidence) -> Unseen {
+    Unseen {
+        what: "what the service did before it said more without being asked: its clients may have waited for the rest of an \
+               answer, or it speaks whenever there is something to say"
+            .into(),
+        remedy: capture(evidence),
+    }
+}
+
 /// Waits of requests that overlap.
 pub(super) fn at_once() -> Unseen {
     Unseen {

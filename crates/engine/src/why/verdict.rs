@@ -344,6 +344,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
                 .into();
         verdict.unseen.insert(0, unseen::at_once());
     }
+    if let Some(share) = spoke_on_share(evidence) {
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "No wait for an answer is long enough to count, but the service went on to speak without being asked after pauses \
+             that were {:.0} % of the time.",
+            share * 100.0
+        );
+        verdict.unseen.insert(0, unseen::before_it_spoke_on(evidence));
+    }
     if let Some(share) = unread_share(evidence) {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = format!(
@@ -405,6 +414,13 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         .into();
         verdict.unseen.insert(0, unseen::sender(&evidence.about(&[Part::PeerPause])));
     }
+}
+
+/// The share of the time before a server on this host went on to speak, if that is much: clients may have waited for the rest of an
+/// answer whose beginning left at once.
+fn spoke_on_share(evidence: &Evidence) -> Option<f64> {
+    let share = evidence.sums.spoke_on.sum_ns as f64 / evidence.sums.polled_ns.max(1.0);
+    (share >= MIN_SHARE).then_some(share.min(1.0))
 }
 
 /// The share of the time in which bytes waited to be read, if that is much, also of the look.

@@ -5,8 +5,10 @@
 const LARGEST: usize = 14;
 /// A window of fewer segments may be filled by chance.
 const MIN_SEGMENTS: u32 = 16;
-/// A window that varies by this share, and is filled meanwhile, is not filled by chance.
+/// A window that varies by this share and by as many segments, and is filled meanwhile, is not filled by chance: what is in flight
+/// follows it, in whole segments.
 const VARIES: f64 = 0.25;
+const VARIES_SEGMENTS: u32 = 2;
 
 /// What an acknowledgement offers: its number, and the window without scale.
 pub(super) type Offer = (u32, u16);
@@ -66,8 +68,10 @@ impl Scales {
     /// congestion window nor the sender itself was the limit.
     pub(super) fn limited_ns(&self, mss: u32, is_flat: bool) -> Option<f64> {
         let (low, high) = self.range?;
-        let is_large = u64::from(high) << self.least >= u64::from(MIN_SEGMENTS * mss);
-        let varies = f64::from(low) <= f64::from(high) * (1.0 - VARIES);
+        let bytes = |window: u16| u64::from(window) << self.least;
+        let is_large = bytes(high) >= u64::from(MIN_SEGMENTS * mss);
+        let varies = f64::from(low) <= f64::from(high) * (1.0 - VARIES)
+            && bytes(high) - bytes(low) >= u64::from(VARIES_SEGMENTS * mss);
         (is_large || varies || is_flat).then_some(self.limited_ns[self.least])
     }
 }

@@ -407,6 +407,8 @@ impl Sender {
         let has_all = self.next == Some(request.ack);
         if has_all {
             self.flights.ask();
+            // What leaves next answers it, and has waited for no acknowledgement.
+            self.delayed = None;
         }
         has_all
     }

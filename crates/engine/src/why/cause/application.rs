@@ -30,6 +30,11 @@ fn assess(evidence: &Evidence) -> Assessment {
     let is_brief = evidence.sums.segments_sent <= 2 * evidence.sums.pause.count;
     let is_meant = may_be_meant(evidence, mean, if is_brief { BRIEF_NS } else { LONG_NS });
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
+    // No packet shows what a program does that pushes messages, and when it has something to say.
+    let may_push = evidence.source == Source::Capture && is_brief && reaches(mean, BRIEF_NS);
+    let segments = Some(Value::Count(evidence.sums.segments_sent));
+    let what = "segments: messages so short may be sent whenever there is one";
+    facts.extend(may_push.then(|| unless(true, fact(what, segments, "packets"))));
     facts.extend(unasked(evidence));
     let is_long = reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
         || reaches_by_segments(&evidence.sums.pause, evidence.sums.segments_sent, MIN_PAUSE_NS);

@@ -281,11 +281,14 @@ fn use_bbr(evidence: &Evidence, effect: &'static str) -> Option<Remedy> {
 pub(super) const LONG_NS: f64 = 50e6;
 
 /// Whether a process may take its time on purpose, as for long polls, for consumers that wait for messages, and for what is sent
-/// at a pace: what it takes is `long_ns` or longer, and it neither computes nor waits for a processor or a disk.
+/// at a pace: what it takes is `long_ns` or longer, and it neither computes nor waits for a disk. On a busy host it waits for a
+/// processor whenever it wakes up, and sleeps for most of the time all the same.
 fn may_be_meant(evidence: &Evidence, mean_ns: Option<f64>, long_ns: f64) -> bool {
     const LITTLE: f64 = 0.05;
-    let is_idle =
-        |it: Process| [it.busiest_thread, it.waiting_thread, it.disk, it.stopped].iter().all(|it| *it < LITTLE);
+    let is_idle = |it: Process| {
+        let is_little = [it.busiest_thread, it.disk, it.stopped].iter().all(|it| *it < LITTLE);
+        is_little && it.waiting_thread < starved::MIN_WAITING
+    };
     reaches(mean_ns, long_ns) && evidence.process.is_some_and(is_idle)
 }
 

@@ -4,6 +4,9 @@
 //! were asked for by nobody, and then nobody knows which: what looks like an answer may be none. The rule is that of
 //! `dwell response`.
 
+use super::{Connection, LONGEST_PAUSE_NS, MESSAGE_SEGMENTS};
+use crate::{roles::Role, socket::Reading};
+
 /// Data that comes this long after other data of the same end may be another message.
 const APART_NS: u64 = 2_000_000;
 /// A client that goes on within this time after it can have the last piece has waited for it.
@@ -65,5 +68,19 @@ impl Unasked {
             self.wait_ns = after_ns;
         }
         self.server.count += u32::from(is_first || after_ns >= APART_NS.max(self.wait_ns / 2));
+    }
+}
+
+impl Connection {
+    /// Counts how long a server had said nothing before it says more, although nobody has spoken meanwhile and nothing kept it.
+    pub(super) fn speak_on(&mut self, now: &Reading) {
+        /// The coarsest tick of the kernel's times of the last data.
+        const LEAST_NS: u64 = 10_000_000;
+        let at_ns = |it: &Reading| it.time_ns.saturating_sub(u64::from(it.info.last_data_sent_ms) * 1_000_000);
+        let (before, ns) = (&self.last.info, at_ns(now).saturating_sub(at_ns(&self.last)));
+        let was_free = before.notsent_bytes == Some(0) && before.unacked <= MESSAGE_SEGMENTS;
+        if self.figures.role == Role::Server && was_free && (LEAST_NS..=LONGEST_PAUSE_NS).contains(&ns) {
+            self.figures.sums.spoke_on.add(ns);
+        }
     }
 }

@@ -32,6 +32,61 @@ fn a_reader_of_connections_that_are_nearly_idle_is_not_surely_slow() {
     assert_eq!(decide(&idle).certainty, Some(Certainty::Sure));
 }
 
+/// A server sends the head of each answer at once and the rest after its work, which is longer than any pause within a transfer.
+#[test]
+fn a_server_that_speaks_on_after_pauses_is_not_healthy_for_sure() {
+    let mut certainties = Vec::new();
+    for rest_ms in [120, 0] {
+        let mut socket = Socket::new(Role::Server);
+        let said = |bytes: u64| {
+            move |info: &mut TcpInfo| {
+                (info.bytes_sent, info.last_data_sent_ms) = (info.bytes_sent.map(|b| b + bytes), 0)
+            }
+        };
+        let silence = |info: &mut TcpInfo| info.last_data_sent_ms += 1;
+        for _ in 0..50 {
+            socket.request();
+            socket.polls(1, said(200));
+            if rest_ms > 0 {
+                socket.polls(rest_ms - 1, silence);
+                socket.polls(1, said(800));
+            }
+            socket.polls(40, silence);
+        }
+        let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+        evidence.add(&socket.connection, key(Role::Server, 80), CountKind::Whole);
+        let verdict = decide(&evidence);
+        assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+        certainties.push(verdict.certainty);
+    }
+    assert_eq!(certainties, [Some(Certainty::Possible), Some(Certainty::Sure)]);
+}
+
+/// Events are pushed when they happen. On a busy host the program waits for a processor each time that it wakes up.
+#[test]
+fn messages_that_are_pushed_may_be_meant_on_a_busy_host_and_in_a_capture() {
+    let mut pushed = with(&[(Part::Application, 0.1)], |sums| {
+        (sums.pause, sums.segments_sent, sums.idle_ns) = (silences(30, 33), 30, 9e9);
+    });
+    pushed.process = Some(Process { busiest_thread: 0.01, waiting_thread: 0.12, ..Process::default() });
+    let verdict = decide(&pushed);
+    assert_eq!(
+        (cause(&pushed), verdict.certainty),
+        (Some(Cause::SlowApplication), Some(Certainty::Possible)),
+        "{verdict:?}"
+    );
+    let captured = Evidence { source: Source::Capture, process: None, ..pushed.clone() };
+    let verdict = decide(&captured);
+    assert_eq!(
+        (cause(&captured), verdict.certainty),
+        (Some(Cause::SlowApplication), Some(Certainty::Possible)),
+        "{verdict:?}"
+    );
+    // One that writes a transfer in pieces is known to have more to say.
+    let long = Evidence { sums: Sums { segments_sent: 3_000, ..captured.sums }, ..captured };
+    assert!(decide(&long).certainty >= Some(Certainty::Likely));
+}
+
 /// The server takes 2 s, and clients give up after 0.5 s: the end of their data asks for nothing.
 #[test]
 fn a_client_that_gives_up_was_kept_waiting_by_the_service() {

@@ -224,6 +224,20 @@ fn a_second_small_write_that_waits_for_a_delayed_acknowledgement_is_nagles() {
     assert_eq!(cause(&at_server), Some(Cause::Nagle), "{at_server:?}");
 }
 
+/// A client that thinks about as long as it delays acknowledgements.
+#[test]
+fn an_answer_to_what_came_after_a_late_acknowledgement_was_not_held_back() {
+    let mut wire = Wire::new();
+    wire.handshake_at_server(MS / 10);
+    for _ in 0..40 {
+        wire.data(500_000, End::Client, 60);
+        wire.data(200_000, End::Server, 500);
+        wire.ack(42 * MS, End::Client);
+    }
+    let verdict = wire.verdict();
+    assert_eq!((verdict.outcome, cause(&verdict)), (Outcome::Healthy, None), "{verdict:?}");
+}
+
 #[test]
 fn a_first_packet_that_is_lost_makes_the_set_up_slow() {
     let mut wire = Wire::new();

@@ -169,6 +169,23 @@ fn a_stream_that_its_program_writes_at_equal_times_is_not_limited_by_a_window() 
     }
 }
 
+/// The same each 6 ms, at the receiver, whose buffer grows by less than a segment.
+#[test]
+fn a_window_that_grows_by_less_than_a_segment_is_not_what_a_stream_follows() {
+    let mut wire = Wire::new();
+    for number in 0..1_000 {
+        let now = number * 6;
+        // The sender has the acknowledgement of the last but one.
+        wire.stamps = Some([(100 + now, if number < 2 { 0 } else { 888 + now }), (900 + now, 100 + now)]);
+        wire.data(0, End::Client, 1_000);
+        wire.data(0, End::Client, 1_000);
+        wire.packet(10_000, End::Server, wire.sent[1], "A", if number < 20 { 63 } else { 93 }, 0);
+        wire.now_ns += 6 * MS - 10_000;
+    }
+    let verdict = wire.verdict();
+    assert_ne!(cause(&verdict), Some(Cause::ReceiverWindow), "{verdict:?}");
+}
+
 /// Full segments to an end that says nothing, one after the other, each of which is acknowledged before the next.
 #[test]
 fn a_stream_of_full_segments_is_not_called_healthy_because_nobody_answers_it() {
