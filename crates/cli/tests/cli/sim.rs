@@ -170,3 +170,15 @@ fn ctrl_c_prints_what_is_done() {
     let runs = first["runs"].as_u64().unwrap();
     assert!((1..10_000).contains(&runs) && first["runs_requested"] == 10_000, "{run}");
 }
+
+#[test]
+fn ctrl_c_before_a_run_is_complete_says_that_there_is_no_result() {
+    let (_folder, file) = scenario(&SMALL.replace("connections = 2000", "connections = 1000000000"));
+    let mut command = Command::new(DWELL);
+    command.args(["sim", "--scenario", file.to_str().unwrap()]);
+    let process = start(prepare(&mut command));
+    eventually("it simulates", || used(process.id()) > 0.1);
+    let run = process.interrupt();
+    let said = (run.status, run.stdout.as_str(), run.stderr.as_str());
+    assert_eq!(said, (Some(4), "", "dwell: stopped before a run was complete: there is no result\n"));
+}

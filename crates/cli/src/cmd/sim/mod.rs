@@ -63,6 +63,10 @@ fn run_scenario(mut scenario: Scenario, output: &OutputArgs) -> Result<Exit, Fai
     let stop = Stop::listen(None)?;
     let bar = Bar::new(jobs(&scenario).len() as u64, "runs");
     let summaries = study(&scenario, stop.flag(), &|runs| bar.advance(runs), &|note| log(note))?;
+    if summaries.is_empty() {
+        log("stopped before a run was complete: there is no result");
+        return Ok(Exit::Incomplete);
+    }
     let part = Part { name: "scenario", title: "As the scenario says".to_owned(), summaries };
     let text = policies(&part.summaries);
     report::write(&text, &[part], output.format == Format::Jsonl, output.plot.as_deref())
