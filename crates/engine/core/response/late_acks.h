@@ -373,14 +373,14 @@ static __always_inline __u32 dwell_turn_queued(struct dwell_turn_state *turn, __
 }
 
 /* Returns true if a late ACK may acknowledge several pieces of an answer, of which the server's clock shows the first: other
- * answers of the epoch come in pieces. What is more than one ACK's worth is acknowledged on the way.
+ * answers of the epoch come in pieces, or the server speaks unasked too. What is more than one ACK's worth is acknowledged on the way.
  */
 static __always_inline int dwell_turn_hides(const struct dwell_auto_state *state)
 {
 	const struct dwell_turn_state *turn = &state->turn;
 
-	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT &&
-	       (state->pieced || 8 * turn->pieces > dwell_tally_count(turn->answered));
+	return turn->usual_bytes <= 2 * DWELL_USUAL_SEGMENT && (state->pieced || state->speaks & DWELL_SPEAKS_SERVER ||
+								8 * turn->pieces > dwell_tally_count(turn->answered));
 }
 
 /* Returns the end of an answer whose ACK came `late`, later than the path makes it: when the server's clock says that the

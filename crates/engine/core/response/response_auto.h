@@ -319,6 +319,7 @@ static __always_inline void dwell_auto_packet(struct dwell_auto_state *state,
 		dwell_turn_reset(&state->turn);
 		state->together = state->came = state->maybe = state->timers = 0;
 		state->pieced = state->lone = state->closing = state->second = 0;
+		state->answered_whole = 0;
 	}
 	state->next_seq = arrival->seq + 1;
 	state->flags &= ~DWELL_FLOW_NUMBERS;

@@ -374,7 +374,7 @@ static __always_inline void dwell_learn_depth(struct dwell_auto_state *state)
 		state->flags |= DWELL_FLOW_DEEP;
 	if (state->burst <= state->depth || state->depth == DWELL_QUEUE_LENGTH)
 		return;
-	dwell_count_u8(&state->deeper);
+	state->deeper += state->deeper < 3;
 	if (state->flags & DWELL_FLOW_GROWN &&
 	    (state->late >= 4 || (!(state->flags & DWELL_FLOW_NUMBERS) && state->deeper < 3)))
 		return;

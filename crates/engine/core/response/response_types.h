@@ -122,6 +122,10 @@ struct dwell_gap_state {
 #define DWELL_TURN_TEXT 4096   /* requests begin as those of a protocol in text do: of the connection */
 #define DWELL_TURN_TIED 32768  /* an ACK that was not late ties the server's clock to ours: of the connection */
 
+/* Sides that have spoken unasked. */
+#define DWELL_SPEAKS_CLIENT 1
+#define DWELL_SPEAKS_SERVER 2
+
 /* Length of the queue of requests that wait for their responses. */
 #define DWELL_QUEUE_LENGTH 16
 /* Buckets of gaps between requests, two per octave, from 2^14 ns (16 us) to 2^30 ns. */
@@ -226,7 +230,9 @@ struct dwell_auto_state {
 	__u16 early;          /* ends before their request was sent */
 	__u16 minor;          /* requests far smaller than usual */
 	__u16 plain;          /* missed ends that the next request answers to */
-	__u8 deeper;          /* bursts in the epoch that were longer than `depth` */
+	__u8 deeper : 2;      /* bursts in the epoch that were longer than `depth`, saturating */
+	__u8 asked_whole : 4; /* turns in a row in which the client said no more than a request: see dwell_turn_trust() */
+	__u8 speaks : 2;      /* DWELL_SPEAKS_* */
 	__u8 peak;            /* most pending requests in the epoch */
 	__u8 quiet : 2;       /* consecutive epochs in which fewer than `depth` were pending */
 	__u8 unasked : 2;     /* turns for which a side is taken to speak unasked: see dwell_turn_unasked() */
@@ -249,9 +255,10 @@ struct dwell_auto_state {
 		__u16 gap_log[DWELL_GAP_LOGS];
 	};
 	struct dwell_turn_state turn;
-	__u8 log_shift;   /* a count in `log` stands for 2^log_shift answers */
-	__u8 alone : 2;   /* DWELL_ALONE_* of the turn under way; 0: others may be */
-	__u8 pieced : 3;  /* answers come in pieces: so many must be seen whole before that is forgotten */
+	__u8 log_shift : 4;      /* a count in `log` stands for 2^log_shift answers */
+	__u8 answered_whole : 4; /* turns in a row in which the server said no more than an answer */
+	__u8 alone : 2;          /* DWELL_ALONE_* of the turn under way; 0: others may be */
+	__u8 pieced : 3;         /* answers come in pieces: so many must be seen whole before that is forgotten */
 	__u8 lone : 1;    /* all that came of the answer is one byte, or the FIN of a server that does not answer */
 	__u8 closing : 1; /* the client has ended the connection while it waited */
 	__u8 second : 1;  /* the client was seen to acknowledge each second segment */
@@ -347,7 +354,8 @@ struct dwell_epoch {
 	__u8 log_shift;  /* a count in `log` stands for 2^log_shift answers */
 	__u8 text;       /* 1: requests of a protocol in text: each is known, and nothing comes unasked */
 	__u8 unanswered; /* requests whose connection ended without an answer, at most 3 */
-	__u8 reserved[2];
+	__u8 whole;      /* `asked_whole` of the connection and, from bit 4 on, `answered_whole` */
+	__u8 speaks;     /* DWELL_SPEAKS_*: the sides of the connection that have spoken unasked */
 	__u8 log[DWELL_ANSWER_LOGS];
 	__u16 gap_log[DWELL_GAP_LOGS];
 	/* pirate */

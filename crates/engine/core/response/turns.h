@@ -150,7 +150,8 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	}
 	turn->is_full = state->segment && bytes % state->segment == 0;
 	turn->bytes += bytes;
-	turn->end = end;
+	if (!turn->end || !(state->speaks & DWELL_SPEAKS_SERVER))
+		turn->end = end; /* otherwise the first may have been all of the answer */
 	turn->progress = latest;
 }
 
@@ -383,6 +384,8 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	else if (known && !arrival->payload_bytes && !bytes && arrival->seq == state->next_seq)
 		dwell_acked_again(state);
 	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+	if (arrival->tcp_flags & DWELL_TCP_FIN && turn->end)
+		dwell_turn_closes(state, tick - turn->progress, dwell_tick(config->run_gap_ns));
 	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
@@ -498,6 +501,8 @@ static __always_inline void dwell_turn_take(struct dwell_auto_state *state, stru
 	epoch->frames = turn->frames;
 	epoch->overlong = turn->overlong;
 	epoch->unanswered = state->unanswered;
+	epoch->whole = state->asked_whole | state->answered_whole << 4;
+	epoch->speaks = state->speaks;
 	epoch->reopened = !!(turn->flags & DWELL_TURN_REOPENED);
 	epoch->shared = !!(turn->flags & DWELL_TURN_SHARED);
 	epoch->text = !!(turn->flags & DWELL_TURN_TEXT);

@@ -572,6 +572,8 @@ pub const DWELL_TURN_PART: u32 = 2048;
 pub const DWELL_TURN_FRAME: u32 = 8192;
 pub const DWELL_TURN_TEXT: u32 = 4096;
 pub const DWELL_TURN_TIED: u32 = 32768;
+pub const DWELL_SPEAKS_CLIENT: u32 = 1;
+pub const DWELL_SPEAKS_SERVER: u32 = 2;
 pub const DWELL_QUEUE_LENGTH: u32 = 16;
 pub const DWELL_GAP_LOGS: u32 = 32;
 pub const DWELL_GAP_LOG_MIN: u32 = 14;
@@ -2991,16 +2993,15 @@ pub struct dwell_auto_state {
     pub early: __u16,
     pub minor: __u16,
     pub plain: __u16,
-    pub deeper: __u8,
-    pub peak: __u8,
     pub _bitfield_1: __BindgenBitfieldUnit<[u8; 1usize]>,
+    pub peak: __u8,
+    pub _bitfield_2: __BindgenBitfieldUnit<[u8; 1usize]>,
     pub streak: __u8,
     pub __bindgen_anon_2: dwell_auto_state__bindgen_ty_2,
     pub sent: [__u32; 16usize],
     pub __bindgen_anon_3: dwell_auto_state__bindgen_ty_3,
     pub turn: dwell_turn_state,
-    pub log_shift: __u8,
-    pub _bitfield_2: __BindgenBitfieldUnit<[u8; 2usize]>,
+    pub _bitfield_3: __BindgenBitfieldUnit<[u8; 3usize]>,
     pub timers: __u8,
 }
 #[repr(C)]
@@ -3128,12 +3129,10 @@ const _: () = {
     ["Offset of field: dwell_auto_state::early"][::std::mem::offset_of!(dwell_auto_state, early) - 116usize];
     ["Offset of field: dwell_auto_state::minor"][::std::mem::offset_of!(dwell_auto_state, minor) - 118usize];
     ["Offset of field: dwell_auto_state::plain"][::std::mem::offset_of!(dwell_auto_state, plain) - 120usize];
-    ["Offset of field: dwell_auto_state::deeper"][::std::mem::offset_of!(dwell_auto_state, deeper) - 122usize];
     ["Offset of field: dwell_auto_state::peak"][::std::mem::offset_of!(dwell_auto_state, peak) - 123usize];
     ["Offset of field: dwell_auto_state::streak"][::std::mem::offset_of!(dwell_auto_state, streak) - 125usize];
     ["Offset of field: dwell_auto_state::sent"][::std::mem::offset_of!(dwell_auto_state, sent) - 128usize];
     ["Offset of field: dwell_auto_state::turn"][::std::mem::offset_of!(dwell_auto_state, turn) - 256usize];
-    ["Offset of field: dwell_auto_state::log_shift"][::std::mem::offset_of!(dwell_auto_state, log_shift) - 376usize];
     ["Offset of field: dwell_auto_state::timers"][::std::mem::offset_of!(dwell_auto_state, timers) - 379usize];
 };
 impl Default for dwell_auto_state {
@@ -3148,12 +3147,12 @@ impl Default for dwell_auto_state {
 impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn quiet(&self) -> __u8 {
+    pub fn deeper(&self) -> __u8 {
         unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<0usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn set_quiet(&mut self, val: __u8) {
+    pub fn set_deeper(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             self._bitfield_1.set_const::<0usize, 2u8>(val as u64)
@@ -3161,7 +3160,7 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub unsafe fn quiet_raw(this: *const Self) -> __u8 {
+    pub unsafe fn deeper_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 2u8>(
                 ::std::ptr::addr_of!((*this)._bitfield_1),
@@ -3170,7 +3169,7 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub unsafe fn set_quiet_raw(this: *mut Self, val: __u8) {
+    pub unsafe fn set_deeper_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 2u8>(
@@ -3181,15 +3180,132 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn asked_whole(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<2usize, 4u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_asked_whole(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<2usize, 4u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn asked_whole_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<2usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_asked_whole_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<2usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn speaks(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<6usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_speaks(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_1.set_const::<6usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn speaks_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<6usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_1),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_speaks_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<6usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(deeper: __u8, asked_whole: __u8, speaks: __u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 2u8>({
+            let deeper: u8 = unsafe { ::std::mem::transmute(deeper) };
+            deeper as u64
+        });
+        __bindgen_bitfield_unit.set_const::<2usize, 4u8>({
+            let asked_whole: u8 = unsafe { ::std::mem::transmute(asked_whole) };
+            asked_whole as u64
+        });
+        __bindgen_bitfield_unit.set_const::<6usize, 2u8>({
+            let speaks: u8 = unsafe { ::std::mem::transmute(speaks) };
+            speaks as u64
+        });
+        __bindgen_bitfield_unit
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn quiet(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<0usize, 2u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_quiet(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_2.set_const::<0usize, 2u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn quiet_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_quiet_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn unasked(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<2usize, 2u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<2usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_unasked(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<2usize, 2u8>(val as u64)
+            self._bitfield_2.set_const::<2usize, 2u8>(val as u64)
         }
     }
     #[inline]
@@ -3197,7 +3313,7 @@ impl dwell_auto_state {
     pub unsafe fn unasked_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<2usize, 2u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -3207,7 +3323,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<2usize, 2u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -3215,14 +3331,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn usual_parts(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<4usize, 3u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<4usize, 3u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_usual_parts(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<4usize, 3u8>(val as u64)
+            self._bitfield_2.set_const::<4usize, 3u8>(val as u64)
         }
     }
     #[inline]
@@ -3230,7 +3346,7 @@ impl dwell_auto_state {
     pub unsafe fn usual_parts_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<4usize, 3u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -3240,7 +3356,7 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<4usize, 3u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
@@ -3248,14 +3364,14 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn more_parts(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_1.get_const::<7usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<7usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_more_parts(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_1.set_const::<7usize, 1u8>(val as u64)
+            self._bitfield_2.set_const::<7usize, 1u8>(val as u64)
         }
     }
     #[inline]
@@ -3263,7 +3379,7 @@ impl dwell_auto_state {
     pub unsafe fn more_parts_raw(this: *const Self) -> __u8 {
         unsafe {
             ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<7usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_1),
+                ::std::ptr::addr_of!((*this)._bitfield_2),
             ) as u8)
         }
     }
@@ -3273,14 +3389,14 @@ impl dwell_auto_state {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
             <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<7usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_1),
+                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
                 val as u64,
             )
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn new_bitfield_1(
+    pub fn new_bitfield_2(
         quiet: __u8,
         unasked: __u8,
         usual_parts: __u8,
@@ -3307,23 +3423,89 @@ impl dwell_auto_state {
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
+    pub fn log_shift(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<0usize, 4u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_log_shift(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_3.set_const::<0usize, 4u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn log_shift_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<0usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_log_shift_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<0usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn answered_whole(&self) -> __u8 {
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<4usize, 4u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_answered_whole(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            self._bitfield_3.set_const::<4usize, 4u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn answered_whole_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<4usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_answered_whole_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::std::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<4usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
     pub fn alone(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<0usize, 2u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<8usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_alone(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<0usize, 2u8>(val as u64)
+            self._bitfield_3.set_const::<8usize, 2u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn alone_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<0usize, 2u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<8usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3332,8 +3514,8 @@ impl dwell_auto_state {
     pub unsafe fn set_alone_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<0usize, 2u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<8usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3341,22 +3523,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn pieced(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<2usize, 3u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<10usize, 3u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_pieced(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<2usize, 3u8>(val as u64)
+            self._bitfield_3.set_const::<10usize, 3u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn pieced_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<2usize, 3u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<10usize, 3u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3365,8 +3547,8 @@ impl dwell_auto_state {
     pub unsafe fn set_pieced_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<2usize, 3u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<10usize, 3u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3374,22 +3556,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn lone(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<5usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<13usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_lone(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<5usize, 1u8>(val as u64)
+            self._bitfield_3.set_const::<13usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn lone_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<5usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<13usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3398,8 +3580,8 @@ impl dwell_auto_state {
     pub unsafe fn set_lone_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<5usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<13usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3407,22 +3589,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn closing(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<6usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<14usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_closing(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<6usize, 1u8>(val as u64)
+            self._bitfield_3.set_const::<14usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn closing_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<6usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<14usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3431,8 +3613,8 @@ impl dwell_auto_state {
     pub unsafe fn set_closing_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<6usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<14usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3440,22 +3622,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn second(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<7usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<15usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_second(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<7usize, 1u8>(val as u64)
+            self._bitfield_3.set_const::<15usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn second_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<7usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<15usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3464,8 +3646,8 @@ impl dwell_auto_state {
     pub unsafe fn set_second_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<7usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<15usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3473,22 +3655,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn together(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<8usize, 4u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<16usize, 4u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_together(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<8usize, 4u8>(val as u64)
+            self._bitfield_3.set_const::<16usize, 4u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn together_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<8usize, 4u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<16usize, 4u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3497,8 +3679,8 @@ impl dwell_auto_state {
     pub unsafe fn set_together_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<8usize, 4u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<16usize, 4u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3506,22 +3688,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn came(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<12usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<20usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_came(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<12usize, 1u8>(val as u64)
+            self._bitfield_3.set_const::<20usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn came_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<12usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<20usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3530,8 +3712,8 @@ impl dwell_auto_state {
     pub unsafe fn set_came_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<12usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<20usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3539,22 +3721,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn maybe(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<13usize, 1u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<21usize, 1u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_maybe(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<13usize, 1u8>(val as u64)
+            self._bitfield_3.set_const::<21usize, 1u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn maybe_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<13usize, 1u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<21usize, 1u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3563,8 +3745,8 @@ impl dwell_auto_state {
     pub unsafe fn set_maybe_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<13usize, 1u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<21usize, 1u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
@@ -3572,22 +3754,22 @@ impl dwell_auto_state {
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn unanswered(&self) -> __u8 {
-        unsafe { ::std::mem::transmute(self._bitfield_2.get_const::<14usize, 2u8>() as u8) }
+        unsafe { ::std::mem::transmute(self._bitfield_3.get_const::<22usize, 2u8>() as u8) }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub fn set_unanswered(&mut self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            self._bitfield_2.set_const::<14usize, 2u8>(val as u64)
+            self._bitfield_3.set_const::<22usize, 2u8>(val as u64)
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
     pub unsafe fn unanswered_raw(this: *const Self) -> __u8 {
         unsafe {
-            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 2usize]>>::raw_get_const::<14usize, 2u8>(
-                ::std::ptr::addr_of!((*this)._bitfield_2),
+            ::std::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<22usize, 2u8>(
+                ::std::ptr::addr_of!((*this)._bitfield_3),
             ) as u8)
         }
     }
@@ -3596,15 +3778,17 @@ impl dwell_auto_state {
     pub unsafe fn set_unanswered_raw(this: *mut Self, val: __u8) {
         unsafe {
             let val: u8 = ::std::mem::transmute(val);
-            <__BindgenBitfieldUnit<[u8; 2usize]>>::raw_set_const::<14usize, 2u8>(
-                ::std::ptr::addr_of_mut!((*this)._bitfield_2),
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<22usize, 2u8>(
+                ::std::ptr::addr_of_mut!((*this)._bitfield_3),
                 val as u64,
             )
         }
     }
     #[inline]
     #[allow(unnecessary_transmutes)]
-    pub fn new_bitfield_2(
+    pub fn new_bitfield_3(
+        log_shift: __u8,
+        answered_whole: __u8,
         alone: __u8,
         pieced: __u8,
         lone: __u8,
@@ -3614,41 +3798,49 @@ impl dwell_auto_state {
         came: __u8,
         maybe: __u8,
         unanswered: __u8,
-    ) -> __BindgenBitfieldUnit<[u8; 2usize]> {
-        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 2usize]> = Default::default();
-        __bindgen_bitfield_unit.set_const::<0usize, 2u8>({
+    ) -> __BindgenBitfieldUnit<[u8; 3usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 3usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 4u8>({
+            let log_shift: u8 = unsafe { ::std::mem::transmute(log_shift) };
+            log_shift as u64
+        });
+        __bindgen_bitfield_unit.set_const::<4usize, 4u8>({
+            let answered_whole: u8 = unsafe { ::std::mem::transmute(answered_whole) };
+            answered_whole as u64
+        });
+        __bindgen_bitfield_unit.set_const::<8usize, 2u8>({
             let alone: u8 = unsafe { ::std::mem::transmute(alone) };
             alone as u64
         });
-        __bindgen_bitfield_unit.set_const::<2usize, 3u8>({
+        __bindgen_bitfield_unit.set_const::<10usize, 3u8>({
             let pieced: u8 = unsafe { ::std::mem::transmute(pieced) };
             pieced as u64
         });
-        __bindgen_bitfield_unit.set_const::<5usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<13usize, 1u8>({
             let lone: u8 = unsafe { ::std::mem::transmute(lone) };
             lone as u64
         });
-        __bindgen_bitfield_unit.set_const::<6usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<14usize, 1u8>({
             let closing: u8 = unsafe { ::std::mem::transmute(closing) };
             closing as u64
         });
-        __bindgen_bitfield_unit.set_const::<7usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<15usize, 1u8>({
             let second: u8 = unsafe { ::std::mem::transmute(second) };
             second as u64
         });
-        __bindgen_bitfield_unit.set_const::<8usize, 4u8>({
+        __bindgen_bitfield_unit.set_const::<16usize, 4u8>({
             let together: u8 = unsafe { ::std::mem::transmute(together) };
             together as u64
         });
-        __bindgen_bitfield_unit.set_const::<12usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<20usize, 1u8>({
             let came: u8 = unsafe { ::std::mem::transmute(came) };
             came as u64
         });
-        __bindgen_bitfield_unit.set_const::<13usize, 1u8>({
+        __bindgen_bitfield_unit.set_const::<21usize, 1u8>({
             let maybe: u8 = unsafe { ::std::mem::transmute(maybe) };
             maybe as u64
         });
-        __bindgen_bitfield_unit.set_const::<14usize, 2u8>({
+        __bindgen_bitfield_unit.set_const::<22usize, 2u8>({
             let unanswered: u8 = unsafe { ::std::mem::transmute(unanswered) };
             unanswered as u64
         });
@@ -3809,7 +4001,8 @@ pub struct dwell_epoch {
     pub log_shift: __u8,
     pub text: __u8,
     pub unanswered: __u8,
-    pub reserved: [__u8; 2usize],
+    pub whole: __u8,
+    pub speaks: __u8,
     pub log: [__u8; 64usize],
     pub gap_log: [__u16; 32usize],
     pub mode: [dwell_epoch_mode; 10usize],
@@ -3883,7 +4076,8 @@ const _: () = {
     ["Offset of field: dwell_epoch::log_shift"][::std::mem::offset_of!(dwell_epoch, log_shift) - 235usize];
     ["Offset of field: dwell_epoch::text"][::std::mem::offset_of!(dwell_epoch, text) - 236usize];
     ["Offset of field: dwell_epoch::unanswered"][::std::mem::offset_of!(dwell_epoch, unanswered) - 237usize];
-    ["Offset of field: dwell_epoch::reserved"][::std::mem::offset_of!(dwell_epoch, reserved) - 238usize];
+    ["Offset of field: dwell_epoch::whole"][::std::mem::offset_of!(dwell_epoch, whole) - 238usize];
+    ["Offset of field: dwell_epoch::speaks"][::std::mem::offset_of!(dwell_epoch, speaks) - 239usize];
     ["Offset of field: dwell_epoch::log"][::std::mem::offset_of!(dwell_epoch, log) - 240usize];
     ["Offset of field: dwell_epoch::gap_log"][::std::mem::offset_of!(dwell_epoch, gap_log) - 304usize];
     ["Offset of field: dwell_epoch::mode"][::std::mem::offset_of!(dwell_epoch, mode) - 368usize];

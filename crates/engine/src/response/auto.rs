@@ -35,6 +35,9 @@ const GUESSED: f64 = 0.2;
 /// The part of ends that are not seen, from which on requests may not be answered, if the sides do not take turns.
 const TALKING: f64 = 0.1;
 
+/// Fewer runs do not show by themselves that they are answers.
+const FEW_RUNS: u64 = 16;
+
 /// At most one in this number of requests may be followed by progress at once.
 const SOON: u32 = 10;
 
@@ -132,6 +135,8 @@ fn by_runs(epoch: &Epoch) -> Estimate {
     let doubt =
         part(epoch.surplus, epoch.requests) + unsure / 2.0 + guessed(epoch) + part(epoch.minor, epoch.requests) / 4.0;
     let made = Estimate::new(method, mean, doubt);
+    let few = method == Method::AckRuns && made.batches < FEW_RUNS;
+    let made = if few { turns::as_sides_take_turns(epoch, made) } else { made };
     Estimate { reason: is_dense(epoch).then_some(Reason::Multiplexed).or(made.reason), ..made }
 }
 

@@ -1,17 +1,22 @@
 //! Estimates of clients that have one request under way at a time, from the turns that the core recorded.
 
-use crate::response::{
-    Epoch,
-    auto::{is_mostly_minor, part},
-    config::RUN_GAP_NS,
-    estimate::{Estimate, LEAST_FULL, Method, Reason},
-    tracks,
+use crate::{
+    abi,
+    response::{
+        Epoch,
+        auto::{is_mostly_minor, part},
+        config::RUN_GAP_NS,
+        estimate::{Estimate, LEAST_FULL, Method, Reason},
+        tracks,
+    },
 };
 
 /// Requests in bursts are answered one by one if their answers come in this part of the runs that would need. Packets
 /// of like size may be requests of their own; packets of different sizes are hardly more than one request.
 const ALIKE: f64 = 0.25;
 const UNLIKE: f64 = 0.9;
+/// One request of two packets among this many turns does not show that packets are requests of their own.
+const ONE_PAIR: u32 = 4;
 /// Up to this part of those runs, the requests are certainly not answered one by one.
 const ONE: f64 = 0.1;
 /// A burst opened a window if one answer to it came before the next request, and none if all did: the bytes that came for
@@ -46,6 +51,12 @@ const DRIFT: f64 = 60e-6;
 const MOST_CARRIED: f64 = 0.25;
 /// The longest tick for less than which a client hardly pauses before each request.
 const LONGEST_TICK_NS: u32 = 1_000_000;
+/// Turns in a row in which both sides said no more than a request and an answer, of sides that did not speak unasked before.
+const TAKES_TURNS: u8 = 3;
+/// Turns in a row in which a side said no more, where the other one has spoken unasked.
+const SPOKE: u8 = 12;
+/// The most confidence until then.
+const UNPROVED: f64 = 0.65;
 /// Full packets for each request from which on a connection is an upload with messages in between.
 const UPLOAD: u32 = 64;
 
@@ -87,7 +98,9 @@ pub(super) fn window(epoch: &Epoch) -> Window {
 /// Returns whether the packets of bursts were requests of their own: then they bring as many runs of progress.
 fn is_pipelined(epoch: &Epoch) -> bool {
     let limit = if is_unlike(epoch) { UNLIKE } else { ALIKE };
-    epoch.extra > 0 && more_runs(epoch) > limit * f64::from(epoch.extra)
+    epoch.extra > 0
+        && more_runs(epoch) > limit * f64::from(epoch.extra)
+        && (epoch.text == 1 || epoch.extra > 1 || epoch.answered < ONE_PAIR)
 }
 
 /// Returns whether the packets of bursts are mostly of different sizes, as head and body of a request are.
@@ -120,7 +133,23 @@ fn is_dense(epoch: &Epoch) -> bool {
 /// Estimates from turns.
 pub(super) fn estimate(epoch: &Epoch) -> Estimate {
     let made = Estimate::new(Method::Turns, mean(epoch), doubt(epoch));
-    Estimate { reason: fault(epoch), ..made }
+    as_sides_take_turns(epoch, Estimate { reason: fault(epoch), ..made })
+}
+
+/// Returns an estimate with no more confidence than there may be that the sides take turns.
+pub(super) fn as_sides_take_turns(epoch: &Epoch, made: Estimate) -> Estimate {
+    let (asked, answered) = (epoch.whole & 15, epoch.whole >> 4);
+    let client = u32::from(epoch.speaks) & abi::DWELL_SPEAKS_CLIENT != 0;
+    let server = u32::from(epoch.speaks) & abi::DWELL_SPEAKS_SERVER != 0;
+    let takes_turns = epoch.text == 1
+        || match (client, server) {
+            (false, false) => asked.min(answered) >= TAKES_TURNS,
+            (true, false) => answered >= SPOKE,
+            (false, true) => asked >= SPOKE,
+            (true, true) => false,
+        };
+    let most = if takes_turns { 1.0 } else { UNPROVED };
+    Estimate { confidence: made.confidence.min(most), ..made }
 }
 
 /// Returns the mean latency of the answers, at least 1 ns.

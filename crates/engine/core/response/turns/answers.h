@@ -15,7 +15,7 @@ static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u
 	__u32 power = dwell_log2(latency_ns), index = 0;
 	__u64 *words = (__u64 *)state->log;
 
-	if (dice & ((1ULL << (state->log_shift & 31)) - 1))
+	if (dice & ((1ULL << (state->log_shift & 15)) - 1))
 		return;
 	if (power >= DWELL_ANSWER_LOG_MIN)
 		index = (power - DWELL_ANSWER_LOG_MIN) * 4 + (latency_ns >> ((power - 2) & 63) & 3);
@@ -26,7 +26,7 @@ static __always_inline void dwell_answer_log(struct dwell_auto_state *state, __u
 	for (int i = 0; i < DWELL_ANSWER_LOGS / 8; i++)
 		words[i] = (words[i] >> 1 & 0x7f7f7f7f7f7f7f7fULL) +
 			   (words[i] & 0x0101010101010101ULL & dice >> i); /* half of the odd ones round up */
-	state->log_shift += state->log_shift < 24;
+	state->log_shift += state->log_shift < 15;
 }
 
 /* Judges a burst of requests that can be read, or a first one of like size, which may have opened a window that each
