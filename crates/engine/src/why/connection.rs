@@ -224,9 +224,11 @@ impl Connection {
                 (false, _) => Some(Side::Peer),
             };
             let known = alone.or_else(|| last_of_both(&self.last.info, &now.info));
-            let first = alone.or_else(|| self.first_of_both(&now.info, known));
-            // They take turns, unless it is known that they did not.
-            if let Some(next) = first.filter(|_| self.is_unsure) {
+            let is_first = !self.has_spoken();
+            let begun = is_first.then_some(self.client());
+            let first = alone.or_else(|| self.first_of_both(&now.info, known)).or(begun);
+            // They take turns, unless it is known that they did not. Nobody waits before the first request.
+            if let Some(next) = first.filter(|next| self.is_unsure || is_first && *next == self.client()) {
                 self.speaker = next.other();
             }
             self.figures.turns += u64::from(wrote && (got || self.speaker == Side::Peer));

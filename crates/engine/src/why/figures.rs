@@ -1,6 +1,6 @@
 //! Figures that evidence is made of.
 
-use super::{Part, RequestEnds, Role, Times, Unsent};
+use super::{Part, RequestEnds, Role, Times, Unsent, cause::LONG_NS};
 use crate::{layers::Ends, socket::Totals};
 
 /// Round trips of one kind, weighted by time.
@@ -240,6 +240,8 @@ pub struct Sums {
     pub ended: [u64; 2],
     /// From the acknowledgement of a request to its answer.
     pub answer: Silences,
+    /// Answers of either end that were waited for 50 ms or longer.
+    pub late: Silences,
     /// Between two writes of one transfer.
     pub pause: Silences,
     /// From one message of a server on this host to the next that nobody asked for, up to a second: the rest of its answer, or
@@ -305,6 +307,7 @@ impl Sums {
             (&mut self.unread, &other.unread),
             (&mut self.reading_stops, &other.reading_stops),
             (&mut self.spoke_on, &other.spoke_on),
+            (&mut self.late, &other.late),
             (&mut self.answer, &other.answer),
         ] {
             own.plus(&more.times(weight));
@@ -395,6 +398,9 @@ impl ConnectionFigures {
 
     /// Adds waits of requests that are as long as one another.
     pub(super) fn add_waits(&mut self, alike: &Silences) {
+        if alike.longest_ns as f64 >= LONG_NS {
+            self.sums.late.plus(alike);
+        }
         match self.role {
             Role::Client => {
                 self.sums.answer.plus(alike);

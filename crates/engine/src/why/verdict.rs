@@ -8,7 +8,7 @@ use self::{
     no_verdict::{no_traffic, not_all_seen, not_enough, sparse},
 };
 use super::{
-    Cause, Common, Evidence, Part, Role, Source, Target, Unseen, Worst,
+    Cause, Common, Evidence, Part, Role, Silences, Source, Target, Unseen, Worst,
     cause::{
         Assessment, MIN_SEND_WAIT_NS, MIN_SHARE, at_once, is_stopped, peer, reaches_by_polls, resets, service, set_up,
         stalled_peer,
@@ -344,6 +344,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
                 .into();
         verdict.unseen.insert(0, unseen::at_once());
     }
+    if let Some(share) = late_share(evidence) {
+        let Silences { count, longest_ns, .. } = evidence.sums.late;
+        verdict.certainty = Some(Certainty::Possible);
+        verdict.sentence = format!(
+            "Answers come soon in the mean, but {count} of them were waited for long, up to {:.2} s: {:.0} % of the time.",
+            longest_ns as f64 / 1e9,
+            share * 100.0
+        );
+    }
     if let Some(share) = spoke_on_share(evidence) {
         verdict.certainty = Some(Certainty::Possible);
         verdict.sentence = format!(
@@ -414,6 +423,15 @@ fn healthy(verdict: &mut Verdict, evidence: &Evidence) {
         .into();
         verdict.unseen.insert(0, unseen::sender(&evidence.about(&[Part::PeerPause])));
     }
+}
+
+/// The share of the time in which somebody waited that went into answers which took long, if that is much, also of the look: many
+/// quick ones make the mean short, and nobody notices these.
+fn late_share(evidence: &Evidence) -> Option<f64> {
+    const MUCH: f64 = 0.05;
+    let late_ns = evidence.sums.late.sum_ns as f64;
+    let share = late_ns / evidence.sums.times.total().max(1.0);
+    (share >= MIN_SHARE && late_ns >= evidence.sums.polled_ns * MUCH).then_some(share.min(1.0))
 }
 
 /// The share of the time before a server on this host went on to speak, if that is much: clients may have waited for the rest of an

@@ -9,6 +9,7 @@ use self::within::Answering;
 use super::{
     super::{
         Part, RequestEnds, Role, Times,
+        cause::LONG_NS,
         connection::{longest_pause_ns, unasked::Unasked},
         figures::{ConnectionFigures, RoundTrip, Silences},
     },
@@ -71,6 +72,8 @@ pub(super) struct Conversation {
     pub(super) quiet: [[Silences; 2]; 2],
     /// From the last data of an end to the first data of the other.
     pub(super) turns: [Silences; 2],
+    /// Answers that were waited for long.
+    late: Silences,
     answering: Answering,
     pub(super) last_data_ns: u64,
     /// Of the waits for answers, what the server waited for others meanwhile.
@@ -164,6 +167,7 @@ impl Conversation {
             longest_segment: 0,
             quiet: [[Silences::default(); 2]; 2],
             turns: [Silences::default(); 2],
+            late: Silences::default(),
             answering: Answering::default(),
             last_data_ns: first.time_ns,
             passed_on_ns: 0,
@@ -307,6 +311,9 @@ impl Conversation {
             if self.speaker.is_some() {
                 let ns = self.last_ns.saturating_sub(self.last_data_ns);
                 self.turns[1 - side].add(ns);
+                if side != self.client && self.phase == Phase::Open && ns as f64 >= LONG_NS {
+                    self.late.add(ns);
+                }
                 turn_ns = Some(ns);
             }
         }

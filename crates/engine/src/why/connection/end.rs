@@ -84,6 +84,12 @@ impl Connection {
         }
     }
 
+    /// Whether either end had sent anything by the last poll.
+    pub(super) fn has_spoken(&self) -> bool {
+        let info = &self.last.info;
+        info.unacked > 0 || info.notsent_bytes > Some(0) || info.bytes_acked > Some(1) || info.bytes_received > Some(0)
+    }
+
     /// Whether the client has closed a connection on which the server has never said anything.
     fn is_given_up(&self) -> bool {
         let info = &self.last.info;

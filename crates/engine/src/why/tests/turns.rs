@@ -345,3 +345,30 @@ fn what_a_connection_that_is_kept_for_later_has_not_read_keeps_nobody_waiting() 
         assert_eq!(cause(&late.evidence()), Some(Cause::SlowReader), "after {late_ms} ms");
     }
 }
+
+/// As of a pool that opens connections in advance. Request and answer come between two polls.
+#[test]
+fn a_client_has_not_waited_before_its_first_request() {
+    let mut evidence = Evidence { observed_ns: 10_000_000_000, ..Evidence::default() };
+    for _ in 0..20 {
+        let mut socket = Socket::new(Role::Client);
+        socket.reading.info.bytes_acked = Some(1);
+        socket.connection = Connection::new(Role::Client, &socket.reading);
+        socket.polls(2_500, |_| {});
+        socket.polls(1, |info| {
+            (info.bytes_sent, info.bytes_acked, info.bytes_received) = (Some(40), Some(41), Some(100));
+        });
+        socket.polls(500, |_| {});
+        evidence.add(&socket.connection, key(Role::Client, 80), CountKind::Whole);
+    }
+    let Sums { answer, pause, .. } = evidence.sums;
+    assert_eq!((answer, pause), (Silences::default(), Silences::default()));
+    assert_eq!(cause(&evidence), None);
+    // One that waits for the server to begin does.
+    let mut socket = Socket::new(Role::Client);
+    socket.reading.info.bytes_acked = Some(1);
+    socket.connection = Connection::new(Role::Client, &socket.reading);
+    socket.polls(300, |_| {});
+    socket.polls(1, |info| info.bytes_received = Some(20));
+    assert_eq!(socket.evidence().sums.answer.count, 1);
+}

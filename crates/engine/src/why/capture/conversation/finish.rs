@@ -96,6 +96,7 @@ impl Conversation {
                 } else {
                     Silences::default()
                 },
+                late: self.late,
                 pause: self.quiet[local][local].with(&figures.pauses),
                 // Requests that can be read are known, and so are their answers.
                 unasked: if self.asked.is_none() { self.unasked.turns } else { 0 },

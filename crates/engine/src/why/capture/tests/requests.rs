@@ -413,3 +413,22 @@ fn packets_whose_times_are_the_same_show_nothing() {
     assert_eq!(verdict.outcome, Outcome::NotEnough, "{verdict:?}");
     assert!(verdict.unseen[0].what.contains("all have the same time"), "{verdict:?}");
 }
+
+/// A server that is stopped for half a second each second, and answers at once otherwise.
+#[test]
+fn a_few_answers_that_take_most_of_the_time_are_not_hidden_by_a_short_mean() {
+    let mut certainties = Vec::new();
+    for late_ms in [500, 0] {
+        let mut wire = Wire::new();
+        wire.handshake(MS / 10);
+        for number in 0..5_000 {
+            wire.data(100_000, End::Client, 100);
+            wire.data(100_000 + if number % 1_000 == 999 { late_ms * MS } else { 0 }, End::Server, 200);
+        }
+        let verdict = wire.verdict();
+        assert_eq!(verdict.outcome, Outcome::Healthy, "{verdict:?}");
+        certainties
+            .push((verdict.certainty, verdict.sentence.contains("5 of them were waited for long, up to 0.50 s")));
+    }
+    assert_eq!(certainties, [(Some(Certainty::Possible), true), (Some(Certainty::Likely), false)]);
+}
