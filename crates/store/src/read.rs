@@ -109,6 +109,16 @@ pub struct Silence {
 /// after the second.
 pub type Span = (i64, i64);
 
+/// The condition that a time can be true: from 1970 to 2116. Differences of such times fit into 63 bits.
+pub(crate) const POSSIBLE: &str = "time_ns BETWEEN 0 AND 4611686018427387904";
+/// The longest interval, of two years.
+const MAX_LENGTH_NS: i64 = 1 << 56;
+
+/// Returns an expression for the length of a row's interval, which is possible in any case.
+fn length() -> String {
+    format!("min(max(ifnull(interval_ns, 1), 1), {MAX_LENGTH_NS})")
+}
+
 impl Reader {
     /// Opens an existing store.
     ///
@@ -171,20 +181,22 @@ impl Reader {
         self.all("SELECT host_id, name FROM host ORDER BY name", |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Returns the time from the beginning of the first interval to the end of the last; `None` for an empty store.
+    /// Returns the time from the beginning of the first interval to the end of the last; `None` for an empty store. Rows with times
+    /// that cannot be true do not count.
     pub fn span(&self) -> Result<Option<Span>, StoreError> {
         let of = |table: &str, length: &str| {
             format!(
-                "SELECT (SELECT time_ns - {length} FROM {table} ORDER BY time_ns LIMIT 1) AS begin,
-                    (SELECT max(time_ns) FROM {table}) AS end"
+                "SELECT (SELECT time_ns - {length} FROM {table} WHERE {POSSIBLE} ORDER BY time_ns LIMIT 1) AS begin,
+                    (SELECT max(time_ns) FROM {table} WHERE {POSSIBLE}) AS end"
             )
         };
-        let mut tables = vec![of("interval", "interval_ns"), of("path", "interval_ns")];
+        let length = &length();
+        let mut tables = vec![of("interval", length), of("path", length)];
         if self.has_latencies() {
-            tables.extend([of("latency", "max(ifnull(interval_ns, 1), 1)"), of("verdict", "1")]);
+            tables.extend([of("latency", length), of("verdict", "1")]);
         }
         if self.has_backends() {
-            tables.push(of("backend", "interval_ns"));
+            tables.push(of("backend", length));
         }
         let sql = &format!("SELECT min(begin), max(end) FROM ({})", tables.join(" UNION ALL "));
         let span: (Option<i64>, Option<i64>) =
@@ -198,7 +210,7 @@ impl Reader {
             let lengths = tables.iter().map(|table| {
                 format!(
                     "SELECT interval_ns FROM (SELECT interval_ns FROM {table}
-                        WHERE time_ns > ?1 AND time_ns <= ?2 AND interval_ns > 0 LIMIT 10000)"
+                        WHERE time_ns > ?1 AND time_ns <= ?2 AND interval_ns BETWEEN 1 AND {MAX_LENGTH_NS} LIMIT 10000)"
                 )
             });
             let sql = format!(
@@ -229,9 +241,9 @@ impl Reader {
         let chosen = "NOT retransmitted AND flow_id IS NOT NULL AND time_ns > ?1 AND time_ns <= ?2";
         let sql = format!(
             "SELECT flow_id, src, sport, dst, dport, max(n) AS n FROM (
-            SELECT flow_id, sum(count) AS n FROM interval
+            SELECT flow_id, CAST(total(count) AS INTEGER) AS n FROM interval
                 WHERE segment = 'total' AND {chosen} {of_host} GROUP BY flow_id, host_id, direction
-            UNION ALL SELECT flow_id, sum(count) FROM path
+            UNION ALL SELECT flow_id, CAST(total(count) AS INTEGER) FROM path
                 WHERE segment = 'end-to-end' AND {chosen} {of_path} GROUP BY flow_id)
             JOIN flow USING (flow_id) GROUP BY flow_id ORDER BY n DESC, flow_id"
         );
@@ -315,7 +327,7 @@ impl Reader {
         // A bare column is of the row with the maximum only where there is one maximum.
         let sql = "WITH chosen AS (SELECT * FROM clock WHERE time_ns > ?1 AND time_ns <= ?2),
                 latest AS (SELECT host_id, method, max(time_ns) FROM chosen GROUP BY host_id)
-            SELECT host_id, max(bound_ns), sum(stepped), latest.method FROM chosen JOIN latest USING (host_id)
+            SELECT host_id, max(bound_ns), CAST(total(stepped) AS INTEGER), latest.method FROM chosen JOIN latest USING (host_id)
             GROUP BY host_id ORDER BY host_id";
         self.read(|db| {
             let mut statement = db.prepare(sql)?;
@@ -368,9 +380,10 @@ impl Reader {
     /// latest first; and how many there are. Who ends `dwell stack` misses nothing.
     pub fn silences(&self, span: Span, hosts: Option<&[i64]>, most: usize) -> Result<(Vec<Silence>, u64), StoreError> {
         // Half of an interval is no silence: an interval may be late, or a clock may have been corrected.
-        let silences = format!(
+        let length = length();
+        let sql = format!(
             "WITH ends AS (
-                SELECT host_id, time_ns, interval_ns FROM interval
+                SELECT host_id, time_ns, {length} AS interval_ns FROM interval
                 WHERE flow_id IS NULL AND NOT retransmitted AND time_ns > ?1 AND time_ns <= ?2
                     AND host_id IN (SELECT host_id FROM run) AND {OF_HOSTS}
                 GROUP BY host_id, time_ns
@@ -378,16 +391,18 @@ impl Reader {
                 SELECT host_id, time_ns AS since, interval_ns AS length,
                     lead(time_ns - interval_ns, 1, ?2) OVER (PARTITION BY host_id ORDER BY time_ns) AS until
                 FROM ends
-            ) SELECT host_id, since, until FROM steps WHERE until - since > length + length / 2"
+            ) SELECT host_id, since, until, count(*) OVER () FROM steps WHERE until - since > length + length / 2
+            ORDER BY since DESC LIMIT ?4"
         );
         self.read(|db| {
-            let count = format!("SELECT count(*) FROM ({silences})");
-            let count: i64 = db.query_row(&count, params![span.0, span.1, list(hosts)], |row| row.get(0))?;
-            let mut statement = db.prepare(&format!("{silences} ORDER BY since DESC LIMIT ?4"))?;
-            let rows = statement.query_map(params![span.0, span.1, list(hosts), most as i64], |row| {
-                Ok(Silence { host: row.get(0)?, since_ns: row.get(1)?, until_ns: row.get(2)? })
-            })?;
-            Ok((rows.collect::<Result<_, _>>()?, count.cast_unsigned()))
+            let (mut found, mut count) = (Vec::new(), 0_i64);
+            let mut statement = db.prepare(&sql)?;
+            let mut rows = statement.query(params![span.0, span.1, list(hosts), most as i64])?;
+            while let Some(row) = rows.next()? {
+                found.push(Silence { host: row.get(0)?, since_ns: row.get(1)?, until_ns: row.get(2)? });
+                count = row.get(3)?;
+            }
+            Ok((found, count.cast_unsigned()))
         })
     }
 

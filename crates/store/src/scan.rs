@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::params;
 
-use crate::{Reader, Span, StoreError, read_latency::LatencyRead};
+use crate::{Reader, Span, StoreError, read::POSSIBLE, read_latency::LatencyRead};
 
 /// Latencies are looked up in the index of times where less than one in so many parts of the time is wanted.
 const INDEXED_PART: i64 = 4;
@@ -61,8 +61,9 @@ impl Reader {
     /// most of it is of other times.
     pub(crate) fn latency_index(&self, span: Span) -> Result<&'static str, StoreError> {
         let whole_ns: i64 = self.read(|db| {
-            let whole = "SELECT ifnull((SELECT max(time_ns) FROM latency) - (SELECT min(time_ns) FROM latency), 0)";
-            db.query_row(whole, [], |row| row.get(0))
+            let [first, last] =
+                ["min", "max"].map(|end| format!("(SELECT {end}(time_ns) FROM latency WHERE {POSSIBLE})"));
+            db.query_row(&format!("SELECT ifnull({last} - {first}, 0)"), [], |row| row.get(0))
         })?;
         let is_indexed = span.1.saturating_sub(span.0) < whole_ns / INDEXED_PART;
         Ok(if is_indexed { BY_TIME } else { "NOT INDEXED" })

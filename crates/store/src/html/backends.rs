@@ -91,8 +91,8 @@ struct Latency {
 
 impl Latency {
     fn add(&mut self, count: u64, mean_ns: u64, p99_ns: Option<u64>) {
-        self.count += count;
-        self.sum_ns += u128::from(count) * u128::from(mean_ns);
+        self.count = self.count.saturating_add(count);
+        self.sum_ns = self.sum_ns.saturating_add(u128::from(count) * u128::from(mean_ns));
         self.p99_ns = self.p99_ns.max(p99_ns);
     }
 
@@ -185,10 +185,10 @@ impl Backend {
         }
         (self.weight, self.share) = (read.weight, read.share);
         self.intervals += 1;
-        self.active += read.active;
+        self.active = self.active.saturating_add(read.active);
         self.pending = self.pending.max(read.pending);
         for (sum, one) in self.traffic.iter_mut().zip(read.traffic.unwrap_or_default()) {
-            *sum += one;
+            *sum = sum.saturating_add(one);
         }
         if let (Some(count), Some(mean_ns)) = (read.count, read.mean_ns) {
             self.whole.add(count, mean_ns, read.p99_ns);

@@ -179,7 +179,7 @@ fn losses(store: &Reader, span: Span, hosts: &Hosts) -> Result<(Vec<PageLoss>, u
         host: hosts.name(lost.host),
         from_ms: lost.since_ns.map(ms),
         to_ms: lost.until_ns.map(ms),
-        batches: lost.batches.1.map(|last| last - lost.batches.0 + 1),
+        batches: lost.batches.1.map(|last| last.saturating_sub(lost.batches.0).saturating_add(1)),
         why: lost.why,
     });
     let silences = silences.into_iter().map(|silence| PageLoss {
@@ -300,8 +300,8 @@ impl Gathered {
         cell.open.add(read.histogram);
         cell.estimated |= read.estimated;
         cell.bound_ns = cell.bound_ns.max(read.bound_ns);
-        cell.clamped += read.clamped;
-        cell.doubtful += read.doubtful;
+        cell.clamped = cell.clamped.saturating_add(read.clamped);
+        cell.doubtful = cell.doubtful.saturating_add(read.doubtful);
         if let Some(missing) = read.missing.filter(|missing| cell.missing.as_deref() != Some(*missing)) {
             cell.missing = Some(missing.to_owned());
         }

@@ -445,3 +445,52 @@ fn a_flow_whose_addresses_are_translated_is_shown_and_found_as_both_hosts_see_it
     assert_eq!(flows, [("192.0.2.1:1", Some(format!("{src} → {dst}")))]);
     assert_eq!(shown.rows.len(), 1);
 }
+
+/// Somebody's file, or one whose disk has failed.
+#[test]
+fn values_that_cannot_be_true_end_no_report() {
+    let (most, least) = (i64::MAX, i64::MIN);
+    for change in [
+        format!("interval SET interval_ns = {most}"),
+        format!("interval SET interval_ns = {least}"),
+        format!("latency SET interval_ns = {most}"),
+        format!("backend SET interval_ns = {most}"),
+        format!("interval SET time_ns = CASE WHEN time_ns > 1000000000 THEN {most} ELSE {least} END"),
+        format!("latency SET time_ns = CASE WHEN time_ns > 1000000000 THEN {most} ELSE {least} / 2 END"),
+        format!("interval SET count = {most}"),
+        format!("path SET clamped = {most}, doubtful = {most}, bound_ns = {most}, count = {most}"),
+        format!("latency SET count = {most}, mean_ns = {most}"),
+        format!("backend SET active = {most}, packets = {most}, bytes = {most}, count = {most}, mean_ns = {most}"),
+        format!("clock SET bound_ns = -1, stepped = {most}"),
+        format!("lost SET from_batch = {least}, to_batch = {most}, from_ns = {most}, to_ns = {least}"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let histogram = of(&[5]);
+        let written = Store::open(&path).unwrap().write(|store| {
+            (1..=3).try_for_each(|second| {
+                let time_ns = second * SECOND_NS;
+                store.interval(&interval(time_ns, &histogram, Some(ends(1))))?;
+                store.backend(&BackendRow { time_ns, ..tests::backend() })
+            })
+        });
+        written.unwrap();
+        let db = rusqlite::Connection::open(&path).unwrap();
+        let time = "SELECT time_ns, host_id";
+        db.execute_batch(&format!(
+            "INSERT INTO path (time_ns, tx_host_id, interval_ns, flow_id, segment, retransmitted, method, count, sum_ns, histogram,
+                clamped, doubtful)
+                {time}, 5, flow_id, 'end-to-end', 0, 'matched', count, sum_ns, histogram, 0, 0 FROM interval;
+            INSERT INTO clock (time_ns, host_id, offset_ns, bound_ns, method, stepped) {time}, 0, 1, 'xdp', 0 FROM interval;
+            INSERT INTO lost {time}, 'run', 1, 2, 3, 4, 'gap' FROM interval;
+            INSERT INTO latency (time_ns, host_id, type, what, interval_ns, count, mean_ns, histogram)
+                {time}, 'rtt.sample', 'latency', 5, count, 5, histogram FROM interval"
+        ))
+        .unwrap();
+        let changed = db.execute(&format!("UPDATE {change}"), []).unwrap();
+        assert_eq!(changed, 3, "{change}");
+        let reader = Reader::open(&path).unwrap();
+        let report = Report::read(&reader, &choice(), 0).unwrap_or_else(|error| panic!("{change}: {error}"));
+        assert!(report.is_some_and(|report| report.html().len() > 1_000), "{change}");
+    }
+}
