@@ -22,7 +22,7 @@ pub enum Error {
     KeyExists(PathBuf),
     /// Every user of this host can read the key.
     #[error(
-        "every user of this host can read the key in {}: chmod 600 it; if others may have read it, make a new one with `dwell collect --new-key FILE`, or          `--new-agent NAME` for that of an agent", path.display()
+        "every user of this host can read the key in {}: chmod 600 it; if others may have read it, make a new one with `dwell collect --new-key FILE`, or `--new-agent NAME` for that of an agent", path.display()
     )]
     KeyExposed {
         /// The file.

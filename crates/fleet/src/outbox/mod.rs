@@ -7,7 +7,7 @@ mod segment;
 use std::{
     collections::VecDeque,
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -216,16 +216,17 @@ impl Outbox {
             state.in_doubt = None;
         }
         // A weak reference does not keep a segment whose last batch leaves.
-        let mut last = Weak::new();
+        let mut last = None;
         while state.queue.front().is_some_and(|entry| *entry.run == *run && entry.number <= through) {
             let entry = state.queue.pop_front().expect("it was just seen");
             if let Some(segment) = entry.segment() {
-                last = Arc::downgrade(segment);
+                last = Some((Arc::downgrade(segment), entry.number));
             }
             state.remove(entry.what);
         }
-        if let (Some(segment), Some(disk)) = (last.upgrade(), &mut state.disk) {
-            disk.confirm(&segment, through);
+        let noted = last.and_then(|(segment, number)| Some((segment.upgrade()?, number)));
+        if let (Some((segment, number)), Some(disk)) = (noted, &mut state.disk) {
+            disk.confirm(&segment, number);
         }
         drop(state);
         self.changed.notify_all();

@@ -116,7 +116,8 @@ impl Segment {
             each(&segment, &run, through.max(confirmed), record);
         }
         let rest = length.saturating_sub(read);
-        if rest > 0 && OpenOptions::new().write(true).open(&segment.path)?.set_len(read).is_ok() {
+        let is_cut = || OpenOptions::new().write(true).open(&segment.path).and_then(|file| file.set_len(read)).is_ok();
+        if rest > 0 && is_cut() {
             segment.bytes.store(read, Ordering::Relaxed);
         }
         Ok(SegmentFile::Read(segment, rest))
