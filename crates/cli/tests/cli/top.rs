@@ -259,6 +259,8 @@ fn a_table_fails_if_a_condition_holds_for_its_rows_or_is_about_nothing() {
         );
     }
     assert_eq!(table(&[]).status, Some(0));
+    let run = dwell(&["top", "-r", CAPTURE, "--once", "--format", "none", "--fail-if", "rtt max>1us"]);
+    assert!(run.status == Some(1) && run.stdout.is_empty(), "{run}");
     for (arguments, words) in [
         (&["--fail-if", "rate max>1s"][..], "'rate' is not a metric"),
         (&["--once", "--view", "backends", "--fail-if", "max>1s"], "choose another --view"),

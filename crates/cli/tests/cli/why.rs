@@ -440,6 +440,19 @@ fn of_a_capture_of_quic_it_says_so_and_which_verb_measures_that() {
 }
 
 #[test]
+fn with_the_format_none_the_exit_status_and_files_alone_tell_the_verdict() {
+    let capture = format!("{}/../../tests/captures/line.pcap.gz", env!("CARGO_MANIFEST_DIR"));
+    let (printed, verdict) = why(&["-r", &capture, "--fail-if", "slow"]);
+    let silent = dwell(&["why", "-r", &capture, "--fail-if", "slow", "--format", "none"]);
+    assert_eq!((silent.status, silent.stdout.as_str()), (printed.status, ""), "{silent}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("why.jsonl");
+    dwell(&["why", "-r", &capture, "--format", "none", "-w", file.to_str().unwrap()]);
+    let written = objects(&fs::read_to_string(&file).unwrap()).pop().unwrap();
+    assert_eq!(written["sentence"], verdict.unwrap()["sentence"]);
+}
+
+#[test]
 fn of_a_target_with_udp_alone_the_drops_are_told_and_nothing_is_guessed() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = format!(":{}", socket.local_addr().unwrap().port());

@@ -32,12 +32,11 @@ use dwell_engine::{
 use self::{
     app::{Action, App, Page},
     backends::{Backends, Balancer, By},
-    print::Format,
     shown::Screenful,
     sources::{Sources, replay},
 };
 use crate::{
-    args::positive_duration,
+    args::{FormatOrNone, positive_duration},
     exit::{Exit, Failure},
     fail_if::{self, Conditions},
     log::log,
@@ -111,9 +110,9 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 
-    /// Output format: text or jsonl
-    #[arg(long, value_enum, default_value_t = Format::Text, requires = "once")]
-    format: Format,
+    /// Output format: text, jsonl, or none, which prints nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::Text, requires = "once")]
+    format: FormatOrNone,
 
     /// Fail (exit status 1) if this holds for the rows of --once, also for those that --top leaves out, or cannot be judged
     /// because none has the figure: [METRIC] FIGURE>TIME, as in 'rtt max>50ms' or 'response p90>=1s'; METRIC is rtt, response
@@ -207,7 +206,7 @@ impl Args {
                     "a capture has no balancer: choose another --view, or leave out --read"
                 )));
             }
-            (ViewName::Backends, _) if self.store().is_some() && self.format == Format::Jsonl => {
+            (ViewName::Backends, _) if self.store().is_some() && self.format == FormatOrNone::Jsonl => {
                 return Err(Failure::usage(anyhow!(
                     "backends of a store are printed as text only: query its table `backends` instead"
                 )));

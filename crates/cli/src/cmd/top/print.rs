@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
 use dwell_balancer::api::Status as BalancerStatus;
 use dwell_engine::{
     names::FlowNames,
@@ -26,6 +25,7 @@ use super::{
     shown::Screenful,
 };
 use crate::{
+    args::FormatOrNone,
     exit::{Exit, Failure},
     names::reverse_counters,
     source::{cost, host_name},
@@ -36,27 +36,20 @@ const LONGEST_SAVE: Duration = Duration::from_secs(30);
 /// How many files of one time there may be.
 const MOST_SAVES: u32 = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Text,
-    Jsonl,
-}
-
 /// Prints one table: the first of these rows.
 pub fn once(
     shown: &Screenful,
     view: View,
     by: Metric,
     rows: (&[Row], usize),
-    format: Format,
+    format: FormatOrNone,
     verdict: Option<Verdict>,
 ) -> Result<(), Failure> {
-    let format = match format {
-        Format::Text => "text",
-        Format::Jsonl => "jsonl",
+    let source = shown.source.clone();
+    let mut output = match entry(format.name()) {
+        Some(format) => Output::new((format.new)(), Sink::stdout()?, source),
+        None => Output::nothing(source),
     };
-    let format = entry(format).expect("a format of this name");
-    let mut output = Output::new((format.new)(), Sink::stdout()?, shown.source.clone());
     let status = Status { verdict, ..status(shown) };
     write(shown, view, by, rows, |record| output.write(record))?;
     output.write(&Record::Status(&status))?;
@@ -64,11 +57,11 @@ pub fn once(
 }
 
 /// Prints the table of a balancer's backends, or its status as `dwell lb status` does.
-pub fn backends(balancer: &Balancer, by: By, limit: usize, format: Format) -> Result<Exit, Failure> {
+pub fn backends(balancer: &Balancer, by: By, limit: usize, format: FormatOrNone) -> Result<Exit, Failure> {
     match (format, balancer.status()) {
-        (Format::Text, _) => print(backends::print(balancer, by, limit))?,
-        (Format::Jsonl, Some(status)) => print(object(status))?,
-        (Format::Jsonl, None) => {}
+        (FormatOrNone::Text, _) => print(backends::print(balancer, by, limit))?,
+        (FormatOrNone::Jsonl, Some(status)) => print(object(status))?,
+        (FormatOrNone::Jsonl, None) | (FormatOrNone::None, _) => {}
     }
     Ok(Exit::Done)
 }

@@ -9,15 +9,23 @@ mod replay;
 mod stamps;
 mod target;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    process::Child,
+    time::Duration,
+};
 
 use anyhow::anyhow;
-use dwell_engine::{filter::Filter, why::decide};
-use dwell_records::{Output, Record, Source, Why, entry};
+use dwell_engine::{
+    filter::Filter,
+    why::{Evidence, decide},
+};
+use dwell_records::{Record, Source, Why};
 use dwell_socket::{clock::monotonic_ns, outside::Selection};
 
 use crate::{
-    args::{Format, positive_duration},
+    args::{FormatOrNone, positive_duration},
     exit::{Exit, Failure},
     moment::Moment,
     names::NamesArgs,
@@ -107,9 +115,9 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", value_delimiter = ',', value_parser = fail_if::parse)]
     fail_if: Vec<fail_if::FailCondition>,
 
-    /// Output format: text or jsonl
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format: text, jsonl, or none, which prints nothing
+    #[arg(long, value_enum, default_value_t = FormatOrNone::Text)]
+    format: FormatOrNone,
 
     #[command(flatten)]
     names: NamesArgs,
@@ -131,96 +139,107 @@ impl Args {
     }
 }
 
-fn has_no_processes(target: &str, what: &str) -> Failure {
-    Failure::usage(anyhow!("'{target}' is a process, and {what} has none: name HOST:PORT, :PORT or HOST"))
-}
-
 /// How long to look at a target that does not end by itself.
 const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let sink = match args.command.is_empty() {
-        true => args.write.open()?,
-        false => args.write.open_beside_program()?,
-    };
-    // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
-    let is_store = args.read.as_ref().is_some_and(|path| is_store(path));
-    let store = args.store.open(DURATION, args.read.is_some())?;
-    let (mut is_complete, mut running) = (Ok(Exit::Done), None);
-    let evidence = match (&args.read, &args.target, args.command.split_first()) {
-        (Some(path), target, _) if is_store => {
-            if !args.filter.is_empty() {
-                return Err(Failure::usage(anyhow!(
-                    "--filter is for captures: name HOST:PORT, :PORT or HOST of a store"
-                )));
-            }
-            let selected = target.as_ref().map(|text| target::parse(text).map_err(Failure::usage)).transpose()?;
-            if let (Some(text), Some(Selection::Process(_) | Selection::Cgroups(_))) = (target, &selected) {
-                return Err(has_no_processes(text, "a store"));
-            }
-            let target = target.as_deref().zip(selected.as_ref());
-            stamps::read(path, target, args.since, args.until, &args.server)?
-        }
-        (Some(path), target, _) => {
-            stamps::refuse_without_store(args.since, args.until)?;
-            args.server.refuse()?;
-            let stop = args.write.listen(None)?;
-            let texts = match target {
-                None => args.filter.clone(),
-                Some(text) => replay::filter(&target::parse(text).map_err(Failure::usage)?)
-                    .ok_or_else(|| has_no_processes(text, "a capture"))?,
-            };
-            let name = target.clone().unwrap_or_else(|| path.display().to_string());
-            let learned = peers::PeerNames::of_capture(&args.names)?;
-            let (evidence, exit) = replay::read(
-                path,
-                Filter::parse(&texts).map_err(Failure::usage)?,
-                &name,
-                args.has_labels(),
-                learned,
-                &stop,
-            )?;
-            is_complete = exit;
-            evidence
-        }
-        (None, _, Some((program, arguments))) => {
-            let stop = args.write.listen(args.duration)?;
-            let learned = peers::PeerNames::live(&args.names)?;
-            let (evidence, child) = look::at_program(program, arguments, args.has_labels(), learned, &stop)?;
-            running = Some(child);
-            evidence
-        }
-        (None, Some(text), None) => {
-            args.server.refuse()?;
-            let selected = target::parse(text).map_err(Failure::usage)?;
-            let duration = args.duration.unwrap_or(DURATION);
-            let mut learned = peers::PeerNames::live(&args.names)?;
-            if let Selection::Ends { addresses, .. } = &selected {
-                learned.asked_for(target::host(text), addresses);
-            }
-            let stop = args.write.listen(Some(duration))?;
-            look::at(&selected, text, args.has_labels(), learned, duration, &stop)?
-        }
-        (None, None, None) => {
-            return Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`")));
-        }
-    };
-    let verdict = decide(&evidence);
-    let format = entry(args.format.name()).expect("a format of this name");
     let source = match args.read {
         Some(_) => Source::default(),
         None => Source { clock: clock(), host: Some(host_name()), ..Source::default() },
     };
+    let output = match args.command.is_empty() {
+        true => args.write.output(args.format.name(), source)?,
+        false => args.write.output_beside_program(args.format.name(), source)?,
+    };
+    // Before that file may be opened as the store to write: closing it would end SQLite's locks on it.
+    let is_store = args.read.as_ref().is_some_and(|path| is_store(path));
+    let mut output = output.keeping(args.store.open(DURATION, args.read.is_some())?);
+    let looked = look(args, is_store)?;
+    let (evidence, verdict) = (&looked.evidence, decide(&looked.evidence));
     let end_ns = if args.read.is_some() { evidence.ended_ns } else { monotonic_ns() };
-    let mut output = Output::new((format.new)(), sink, source).keeping(store);
     let written = output
-        .write(&Record::Why(&Why { end_ns, evidence: &evidence, verdict: &verdict, cost: cost(&[]) }))
+        .write(&Record::Why(&Why { end_ns, evidence, verdict: &verdict, cost: cost(&[]) }))
         .and_then(|()| output.flush());
-    if let Some(child) = &mut running {
-        look::end_of(child)?;
+    if let Some(mut program) = looked.program {
+        look::end_of(&mut program)?;
     }
     written?;
-    let exit = stored::finish(Some(&mut output), is_complete?);
+    let exit = stored::finish(Some(&mut output), looked.exit?);
     Ok(fail_if::exit(&args.fail_if, &verdict, exit))
+}
+
+/// What was seen of a target.
+struct Looked {
+    evidence: Evidence,
+    /// Whether all of it was seen.
+    exit: Result<Exit, Failure>,
+    /// A program that was started to be looked at, and may still run.
+    program: Option<Child>,
+}
+
+impl From<Evidence> for Looked {
+    fn from(evidence: Evidence) -> Looked {
+        Looked { evidence, exit: Ok(Exit::Done), program: None }
+    }
+}
+
+fn look(args: &Args, is_store: bool) -> Result<Looked, Failure> {
+    match (&args.read, &args.target, args.command.split_first()) {
+        (Some(path), target, _) if is_store => in_store(args, path, target.as_deref()),
+        (Some(path), target, _) => in_capture(args, path, target.as_deref()),
+        (None, _, Some((program, arguments))) => at_program(args, program, arguments),
+        (None, Some(target), None) => at_target(args, target),
+        (None, None, None) => Err(Failure::usage(anyhow!("name a target, as in `dwell why example.org:443`"))),
+    }
+}
+
+fn in_store(args: &Args, path: &Path, target: Option<&str>) -> Result<Looked, Failure> {
+    if !args.filter.is_empty() {
+        return Err(Failure::usage(anyhow!("--filter is for captures: name HOST:PORT, :PORT or HOST of a store")));
+    }
+    let selected = target.map(|text| target::parse(text).map_err(Failure::usage)).transpose()?;
+    if let (Some(text), Some(Selection::Process(_) | Selection::Cgroups(_))) = (target, &selected) {
+        return Err(has_no_processes(text, "a store"));
+    }
+    Ok(stamps::read(path, target.zip(selected.as_ref()), args.since, args.until, &args.server)?.into())
+}
+
+fn in_capture(args: &Args, path: &Path, target: Option<&str>) -> Result<Looked, Failure> {
+    stamps::refuse_without_store(args.since, args.until)?;
+    args.server.refuse()?;
+    let stop = args.write.listen(None)?;
+    let texts = match target {
+        None => args.filter.clone(),
+        Some(text) => replay::filter(&target::parse(text).map_err(Failure::usage)?)
+            .ok_or_else(|| has_no_processes(text, "a capture"))?,
+    };
+    let filter = Filter::parse(&texts).map_err(Failure::usage)?;
+    let name = target.map_or_else(|| path.display().to_string(), str::to_owned);
+    let learned = peers::PeerNames::of_capture(&args.names)?;
+    let (evidence, exit) = replay::read(path, filter, &name, args.has_labels(), learned, &stop)?;
+    Ok(Looked { exit, ..evidence.into() })
+}
+
+fn at_program(args: &Args, program: &OsStr, arguments: &[OsString]) -> Result<Looked, Failure> {
+    let stop = args.write.listen(args.duration)?;
+    let learned = peers::PeerNames::live(&args.names)?;
+    let (evidence, program) = look::at_program(program, arguments, args.has_labels(), learned, &stop)?;
+    Ok(Looked { program: Some(program), ..evidence.into() })
+}
+
+fn at_target(args: &Args, target: &str) -> Result<Looked, Failure> {
+    args.server.refuse()?;
+    let selected = target::parse(target).map_err(Failure::usage)?;
+    let duration = args.duration.unwrap_or(DURATION);
+    let mut learned = peers::PeerNames::live(&args.names)?;
+    if let Selection::Ends { addresses, .. } = &selected {
+        learned.asked_for(target::host(target), addresses);
+    }
+    let stop = args.write.listen(Some(duration))?;
+    Ok(look::at(&selected, target, args.has_labels(), learned, duration, &stop)?.into())
+}
+
+fn has_no_processes(target: &str, what: &str) -> Failure {
+    Failure::usage(anyhow!("'{target}' is a process, and {what} has none: name HOST:PORT, :PORT or HOST"))
 }
