@@ -9,6 +9,9 @@ pub struct Figures {
     pub rtt_ns: Option<u64>,
     /// How long the server took to respond; of several flows the mean.
     pub response_ns: Option<u64>,
+    /// How long the server took or has taken so far, where no mean is believed: an estimate that is not, the most that it can be, or at
+    /// least how long the last request has waited; of several flows the mean.
+    pub doubted_response_ns: Option<u64>,
     /// How long bytes waited in the send buffer before they were sent for the first time: the bytes that waited at the
     /// polls, divided by the rate at which bytes left (Little's law). Of several flows the mean.
     pub send_buffer_ns: Option<u64>,
@@ -25,7 +28,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the value by which rows are ranked.
+    /// Returns the value by which rows are ranked: also one that is in doubt, as nobody looks for a slow server below quick ones.
+    pub fn rank(&self, metric: Metric) -> Option<u64> {
+        let doubted = self.doubted_response_ns.filter(|_| metric == Metric::Response);
+        self.value(metric).or(doubted)
+    }
+
+    /// Returns the value of a metric.
     pub fn value(&self, metric: Metric) -> Option<u64> {
         match metric {
             Metric::Rtt => self.rtt_ns,
@@ -42,6 +51,7 @@ impl Figures {
 pub(super) struct Sums {
     rtt: Mean,
     response: Mean,
+    doubted_response: Mean,
     send_buffer: Mean,
     totals: Figures,
 }
@@ -75,6 +85,7 @@ impl Sums {
         for (mean, value) in [
             (&mut self.rtt, figures.rtt_ns),
             (&mut self.response, figures.response_ns),
+            (&mut self.doubted_response, figures.doubted_response_ns),
             (&mut self.send_buffer, figures.send_buffer_ns),
         ] {
             if let Some(ns) = value {
@@ -99,6 +110,7 @@ impl Sums {
         Figures {
             rtt_ns: self.rtt.get(),
             response_ns: self.response.get(),
+            doubted_response_ns: self.doubted_response.get().filter(|_| self.response.get().is_none()),
             send_buffer_ns: self.send_buffer.get(),
             ..self.totals
         }

@@ -1,6 +1,6 @@
 //! The state of one flow.
 
-use super::{Figures, Metric, Past, figures::Mean};
+use super::{Figures, Metric, Past, Response, figures::Mean};
 use crate::{
     layers::Ends,
     measure::{FlowEvent, Method, Protocol, Sample},
@@ -60,6 +60,9 @@ pub struct Limits {
     /// Limited by the size of the send buffer.
     pub buffer: f64,
 }
+
+/// Who has sent nothing for as long does not wait for an answer, but has nothing to ask.
+const LONGEST_WAIT_NS: u64 = 30_000_000_000;
 
 /// What a socket has counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,6 +132,12 @@ pub(super) struct Flow {
     /// What `src` is, if the packets that opened the flow were seen.
     pub(super) role: Option<Role>,
     response: Mean,
+    /// Estimates of it that are not believed.
+    doubted_response: Mean,
+    /// Whether requests and answers take turns, as far as the last epoch has shown it: then who has spoken last waits.
+    takes_turns: bool,
+    /// How long ago `src` has spoken if it was the last to speak, and how long ago `dst`, as the socket knows it.
+    unanswered_ns: [Option<u64>; 2],
     /// The wait in the send buffer, as a store has it.
     send_buffer: Mean,
     /// When it was seen last, on the source's clock.
@@ -175,6 +184,9 @@ impl Flow {
         let silence_ns = u64::from(reading.info.last_data_sent_ms) * 1_000_000;
         let rtt_ns = (reading.info.rtt_us > 0).then(|| u64::from(reading.info.rtt_us) * 1_000);
         self.now = Some((counts, silence_ns, rtt_ns));
+        let last_ms = [reading.info.last_data_sent_ms, reading.info.last_data_received_ms];
+        self.unanswered_ns = [last_ms, [last_ms[1], last_ms[0]]]
+            .map(|[asked, answered]| (asked < answered).then(|| u64::from(asked) * 1_000_000));
         self.shortest_rtt_ns = reading.info.min_rtt_us.map(|us| u64::from(us) * 1_000);
     }
 
@@ -203,9 +215,14 @@ impl Flow {
         packets.is_counted = true;
     }
 
-    /// Adds an estimate of how long the server took to respond.
-    pub(super) fn respond(&mut self, time_ns: u64, response_ns: u64) {
-        self.response.add(response_ns);
+    /// Adds what an epoch has shown of how long the server takes to respond.
+    pub(super) fn respond(&mut self, time_ns: u64, response: Response) {
+        match response {
+            Response::Believed(ns) => self.response.add(ns),
+            Response::Doubted(ns) => self.doubted_response.add(ns),
+            Response::Unknown => {}
+        }
+        self.takes_turns = response != Response::Unknown;
         self.seen_ns = self.seen_ns.max(time_ns);
     }
 
@@ -230,6 +247,8 @@ impl Flow {
         self.packets = other.packets;
         self.packets.to.swap(0, 1);
         self.response = other.response;
+        self.doubted_response = other.doubted_response;
+        self.takes_turns = other.takes_turns;
         self.send_buffer = other.send_buffer;
         self.past = other.past.clone();
     }
@@ -241,6 +260,8 @@ impl Flow {
             None => self.by_packets(length_ns, is_capture),
         };
         self.figures.response_ns = std::mem::take(&mut self.response).get();
+        let doubted_ns = std::mem::take(&mut self.doubted_response).get().max(self.waiting_ns());
+        self.figures.doubted_response_ns = doubted_ns.filter(|_| self.figures.response_ns.is_none());
         self.figures.send_buffer_ns = std::mem::take(&mut self.send_buffer).get().or(self.figures.send_buffer_ns);
         let packets = std::mem::take(&mut self.packets);
         // Where no packet was seen, there was no sample either, and the count of bytes stays.
@@ -268,6 +289,7 @@ impl Flow {
         Figures {
             rtt_ns: seen.or(rtt_ns.filter(|_| is_fresh)),
             response_ns: None,
+            doubted_response_ns: None,
             send_buffer_ns: wait(&last, &now, silence_ns),
             segments_sent: now.segments.zip(last.segments).map(|(b, a)| b.wrapping_sub(a).into()),
             retransmissions: Some(now.again.wrapping_sub(last.again).into()),
@@ -298,6 +320,16 @@ impl Flow {
             rate_bps: before.or(is_capture.then_some(0)).map(|before| bps(bytes.saturating_sub(before), length_ns)),
             ..Figures::default()
         }
+    }
+
+    /// Returns how long the client has waited for an answer, if it does.
+    fn waiting_ns(&mut self) -> Option<u64> {
+        let [src_ns, dst_ns] = std::mem::take(&mut self.unanswered_ns);
+        let waiting_ns = match self.role.filter(|_| self.takes_turns)? {
+            Role::Client => src_ns,
+            Role::Server => dst_ns,
+        };
+        waiting_ns.filter(|ns| (1..LONGEST_WAIT_NS).contains(ns))
     }
 
     /// Returns what limited it. `None` without two polls of a socket, or where the kernel keeps no such clocks.

@@ -49,6 +49,17 @@ impl Metric {
     }
 }
 
+/// What an epoch of a flow has shown of how long its server takes to respond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Response {
+    /// The mean.
+    Believed(u64),
+    /// An estimate of the mean that is not believed, or the most that it can be.
+    Doubted(u64),
+    /// Nothing, as nobody knows which packets are requests and which wait for answers.
+    Unknown,
+}
+
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum View {

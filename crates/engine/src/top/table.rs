@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    Figures, FlowKey, Limits, Metric, Past, RowKey, SocketReading, StoredLatency, View, figures::Sums, flow::Flow,
+    Figures, FlowKey, Limits, Metric, Past, Response, RowKey, SocketReading, StoredLatency, View, figures::Sums,
+    flow::Flow,
 };
 use crate::{
     layers::Ends,
@@ -125,13 +126,16 @@ impl Table {
         }
     }
 
-    /// Adds an estimate of how long the server of a flow took to respond, whose `src` has this role.
-    pub fn response(&mut self, time_ns: u64, flow: FlowKey, role: Role, response_ns: u64) {
+    /// Adds how long the server of a flow took to respond, whose `src` has this role.
+    pub fn response(&mut self, time_ns: u64, flow: FlowKey, role: Role, response: Response) {
         let role = Some(role);
         let (key, is_reversed) = self.known(flow, role);
+        if response == Response::Unknown && !self.flows.contains_key(&key) {
+            return;
+        }
         if let Some(flow) = self.flow(key) {
             flow.role = flow.role.or(role_of(role, is_reversed));
-            flow.respond(time_ns, response_ns);
+            flow.respond(time_ns, response);
         }
     }
 
@@ -198,7 +202,7 @@ impl Table {
                 groups.map(|(key, group)| group_row(key, group)).collect()
             }
         };
-        let rank = |row: &Row| (row.figures.value(by), row.figures.rate_bps);
+        let rank = |row: &Row| (row.figures.rank(by), row.figures.rate_bps);
         rows.sort_unstable_by(|a, b| Reverse(rank(a)).cmp(&Reverse(rank(b))).then_with(|| a.key.cmp(&b.key)));
         rows
     }

@@ -79,11 +79,11 @@ fn figures(table: &Table, key: &RowKey) -> Figures {
 fn a_flow_whose_response_comes_before_its_first_round_trip_is_shown_from_its_client() {
     let (client, server) = (end("192.0.2.1", 1024), end("192.0.2.2", 50_051));
     let mut table = Table::new(SETTINGS);
-    table.response(SECOND, flow(client, server, 6), Role::Client, 3_000_000);
+    table.response(SECOND, flow(client, server, 6), Role::Client, Response::Believed(3_000_000));
     table.end_interval(2 * SECOND);
     assert!(table.row(&tcp(Ends { src: client, dst: server })).is_some());
     // Also if its client has the greater port.
-    table.response(SECOND, flow(server, client, 17), Role::Client, 3_000_000);
+    table.response(SECOND, flow(server, client, 17), Role::Client, Response::Believed(3_000_000));
     table.end_interval(2 * SECOND);
     assert!(table.row(&RowKey::Flow(flow(server, client, 17))).is_some());
 }
@@ -93,11 +93,80 @@ fn the_response_of_a_server_of_this_host_makes_it_no_client() {
     let ends = to("198.51.100.7", 40_000);
     let mut table = Table::new(SETTINGS);
     poll(&mut table, ends, 9, &reading(SECOND, 1_000, 0, 20_000));
-    table.response(SECOND, flow(ends.src, ends.dst, 6), Role::Server, 3_000_000);
+    table.response(SECOND, flow(ends.src, ends.dst, 6), Role::Server, Response::Believed(3_000_000));
     poll(&mut table, ends, 9, &reading(2 * SECOND, 2_000, 0, 20_000));
     table.end_interval(2 * SECOND);
     let row = table.row(&tcp(ends)).unwrap();
     assert_eq!((row.role, row.figures.response_ns), (Some(Role::Server), Some(3_000_000)));
+}
+
+/// The connections of three servers, the first of which is quick; `src` is the server.
+fn of_three_servers() -> (Table, [Ends; 3]) {
+    let ends = [5001, 5002, 5003].map(|port| to("198.51.100.7", port));
+    let mut table = Table::new(SETTINGS);
+    for second in 1..=2 {
+        for ends in ends {
+            let mut reading = reading(second * SECOND, second * 1_000, 0, 20_000);
+            // Nothing is owed.
+            reading.info.last_data_received_ms = 900;
+            poll(&mut table, ends, 9, &reading);
+        }
+        if second == 1 {
+            table.end_interval(SECOND);
+        }
+    }
+    table.response(2 * SECOND, flow(ends[0].src, ends[0].dst, 6), Role::Server, Response::Believed(8_000_000));
+    (table, ends)
+}
+
+fn order(table: &Table) -> Vec<(RowKey, Option<u64>, Option<u64>)> {
+    let rows = table.rows(View::Flows, Metric::Response).into_iter();
+    rows.map(|row| (row.key, row.figures.response_ns, row.figures.doubted_response_ns)).collect()
+}
+
+#[test]
+fn a_server_whose_response_is_in_doubt_stands_where_it_would_if_it_were_not() {
+    let (mut table, [quick, slow, unknown]) = of_three_servers();
+    let key = flow(slow.src, slow.dst, 6);
+    table.response(2 * SECOND, key, Role::Server, Response::Doubted(300_000_000));
+    table.response(2 * SECOND, key, Role::Server, Response::Doubted(320_000_000));
+    table.response(2 * SECOND, flow(unknown.src, unknown.dst, 6), Role::Server, Response::Unknown);
+    table.end_interval(2 * SECOND);
+    let expected =
+        [(tcp(slow), None, Some(310_000_000)), (tcp(quick), Some(8_000_000), None), (tcp(unknown), None, None)];
+    assert_eq!(order(&table), expected);
+    // A mean of several is that of those which are believed.
+    let peer = figures(&table, &RowKey::Peer(slow.dst.address));
+    assert_eq!((peer.response_ns, peer.doubted_response_ns), (Some(8_000_000), None));
+}
+
+#[test]
+fn a_server_that_owes_an_answer_has_taken_as_long_as_that_at_least() {
+    let (mut table, [quick, slow, chat]) = of_three_servers();
+    for ends in [slow, chat] {
+        table.response(2 * SECOND, flow(ends.src, ends.dst, 6), Role::Server, Response::Believed(400_000_000));
+    }
+    table.end_interval(2 * SECOND);
+    // Who waits for whom in the last one is no longer known.
+    table.response(3 * SECOND, flow(chat.src, chat.dst, 6), Role::Server, Response::Unknown);
+    let asked_ms_ago = |table: &mut Table, second: u64, ms: u32| {
+        for ends in [quick, slow, chat] {
+            let mut reading = reading(second * SECOND, 2_000, 0, 20_000);
+            (reading.info.last_data_sent_ms, reading.info.last_data_received_ms) = (ms + 400, ms);
+            if ends == quick {
+                reading.info.last_data_received_ms = ms + 500;
+            }
+            poll(table, ends, 9, &reading);
+        }
+        table.end_interval(second * SECOND);
+    };
+    asked_ms_ago(&mut table, 3, 950);
+    let [first, ..] = order(&table)[..] else { panic!() };
+    assert_eq!(first, (tcp(slow), None, Some(950_000_000)));
+    assert!(order(&table)[1..].iter().all(|(_, believed, doubted)| (believed, doubted) == (&None, &None)));
+    // It asks for nothing any more.
+    asked_ms_ago(&mut table, 4, 31_000);
+    assert!(order(&table).iter().all(|(_, _, doubted)| doubted.is_none()));
 }
 
 #[test]
@@ -221,7 +290,7 @@ fn a_flow_of_others_has_the_round_trips_of_both_sides_and_is_forgotten_when_idle
     for second in 1..=2 {
         table.sample(&sample(server, client, second * SECOND, 5_000_000, second * 500_000));
         table.sample(&sample(client, server, second * SECOND, 20_000_000, second * 1_000_000));
-        table.response(second * SECOND, flow(client, server, 6), Role::Client, 3_000_000);
+        table.response(second * SECOND, flow(client, server, 6), Role::Client, Response::Believed(3_000_000));
         table.end_interval(second * SECOND);
     }
     let key = tcp(Ends { src: client, dst: server });

@@ -88,12 +88,17 @@ impl Columns {
     }
 }
 
-/// The text of a cell, without the spaces that align it, and whether it is of an earlier interval.
+/// The text of a cell, without the spaces that align it, and whether it is of an earlier interval or in doubt.
 pub fn cell(row: &Row, metric: Metric) -> (String, bool) {
-    match (value(&row.figures, metric), row.last_rtt_ns) {
+    let other_ns = match metric {
+        Metric::Rtt => row.last_rtt_ns,
+        Metric::Response => row.figures.doubted_response_ns,
+        _ => None,
+    };
+    match (value(&row.figures, metric), other_ns) {
         (Some(text), _) => (text, false),
-        (None, Some(ns)) if metric == Metric::Rtt => (latency(ns), true),
-        (None, _) => ("-".into(), false),
+        (None, Some(ns)) => (latency(ns), true),
+        (None, None) => ("-".into(), false),
     }
 }
 

@@ -40,7 +40,7 @@ const KEYS: &[(&str, &str)] = &[
 
 const COLUMNS: &[(&str, &str)] = &[
     ("RTT", "round trip; grey: of an earlier interval"),
-    ("RESP", "how long the server took to respond"),
+    ("RESP", "how long the server took to respond; grey: in doubt"),
     ("SNDBUF", "wait of bytes in the send buffer"),
     ("RETR", "segments that were sent again"),
     ("BIT/S", "rate in both directions"),

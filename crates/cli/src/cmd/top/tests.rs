@@ -236,7 +236,7 @@ fn the_page_of_keys_fits_a_terminal_of_80_by_24() {
      q, Ctrl-C            quit
     Columns; - is unknown
      RTT      round trip; grey: of an earlier interval
-     RESP     how long the server took to respond
+     RESP     how long the server took to respond; grey: in doubt
      SNDBUF   wait of bytes in the send buffer
      RETR     segments that were sent again
      BIT/S    rate in both directions

@@ -59,6 +59,9 @@ pub(super) struct RowObject<'a> {
     last_rtt_ns: Option<u64>,
     /// How long the server took to respond; of several flows the mean.
     response_ns: Option<u64>,
+    /// How long the server took or has taken so far, where no mean is believed: an estimate that is not, the most that it can be, or at
+    /// least how long the last request has waited, whichever is longest; of several flows the mean. Rows are ranked by it where there is no `response_ns`.
+    doubted_response_ns: Option<u64>,
     /// How long bytes waited in the send buffer; of several flows the mean.
     send_buffer_ns: Option<u64>,
     /// Segments with data that were sent, including those sent again.
@@ -117,6 +120,7 @@ fn object<'a>(top: &Top<'a>, rank: u64, named: &'a TopRow) -> RowObject<'a> {
         rtt_ns: figures.rtt_ns,
         last_rtt_ns: row.last_rtt_ns,
         response_ns: figures.response_ns,
+        doubted_response_ns: figures.doubted_response_ns,
         send_buffer_ns: figures.send_buffer_ns,
         segments_sent: figures.segments_sent,
         retransmitted: figures.retransmissions,

@@ -25,7 +25,10 @@ pub(super) fn rows(top: &Top<'_>, out: &mut Vec<u8>) {
             if top.view != View::Flows {
                 line.push(row.flows.to_string());
             }
-            line.extend([figures.rtt_ns, figures.response_ns, figures.send_buffer_ns].map(cell));
+            let doubted = figures.doubted_response_ns.map(|ns| format!("~{}", trimmed(ns)));
+            line.push(cell(figures.rtt_ns));
+            line.push(doubted.unwrap_or_else(|| cell(figures.response_ns)));
+            line.push(cell(figures.send_buffer_ns));
             line.push(figures.retransmissions.map_or(UNKNOWN.into(), |number| number.to_string()));
             line.push(figures.rate_bps.map_or(UNKNOWN.into(), |bps| Rate(bps).to_string()));
             line

@@ -16,7 +16,7 @@ use dwell_engine::{
 };
 use dwell_records::Source;
 
-use super::responses::believed;
+use super::responses::response_of;
 use crate::{
     cmd::top::{Args, shown::Screenful},
     exit::{Exit, Failure},
@@ -119,8 +119,8 @@ fn measure(event: &Event, table: &mut Table) {
 }
 
 fn respond(record: &Record, config: &response::Config, now_ns: u64, table: &mut Table) {
-    if let Some(response_ns) = believed(record, config) {
+    if let Some(response) = response_of(record, config) {
         let ends = Ends { src: record.src, dst: record.dst };
-        table.response(now_ns, FlowKey { ends, protocol: record.protocol }, Role::Client, response_ns);
+        table.response(now_ns, FlowKey { ends, protocol: record.protocol }, Role::Client, response);
     }
 }

@@ -10,10 +10,10 @@ use std::{
 use dwell_engine::{
     filter::Filter,
     layers::Ends,
-    response::{Config, Record, Watch, estimate},
+    response::{Config, Method, Reason, Record, Watch, estimate},
     roles::Role,
     rtt::Counter,
-    top::{FlowKey, RowKey, Table},
+    top::{FlowKey, Response, RowKey, Table},
     units::nanos,
 };
 use dwell_probes::{
@@ -95,27 +95,42 @@ impl Responses {
     pub fn read(&mut self, mut table: Option<&mut Table>) -> Result<(), Error> {
         let (config, now_ns) = (&self.config, monotonic_ns());
         self.probe.drain(|record| {
-            if let (Some(table), Some(response_ns)) = (table.as_deref_mut(), believed(&record, config)) {
-                add(&record, response_ns, now_ns, table);
+            if let (Some(table), Some(response)) = (table.as_deref_mut(), response_of(&record, config)) {
+                add(&record, response, now_ns, table);
             }
         })
     }
 }
 
 /// Adds a response to the flow of a socket. Where both ends are on this host, both have one.
-fn add(record: &Record, response_ns: u64, now_ns: u64, table: &mut Table) {
+fn add(record: &Record, response: Response, now_ns: u64, table: &mut Table) {
     let flow = FlowKey { ends: Ends { src: record.src, dst: record.dst }, protocol: record.protocol };
     for (flow, role) in [(flow, Role::Client), (flow.reversed(), Role::Server)] {
         if table.row(&RowKey::Flow(flow)).is_some() {
-            table.response(now_ns, flow, role, response_ns);
+            table.response(now_ns, flow, role, response);
         }
     }
 }
 
-/// Returns the estimate of an epoch, if there is one to be believed of a flow that ports tell apart.
-pub fn believed(record: &Record, config: &Config) -> Option<u64> {
-    let estimate = estimate(config, &record.epoch);
-    estimate.response_ns.filter(|_| estimate.is_valid() && record.key.has_ports())
+/// Returns what an epoch of a flow that ports tell apart has shown; `None` if it has neither an estimate nor a reason that says
+/// who sets the pace.
+pub fn response_of(record: &Record, config: &Config) -> Option<Response> {
+    let (epoch, estimate) = (&record.epoch, estimate(config, &record.epoch));
+    // The most that answers can have taken whose ends late ACKs hide: an estimate between that and next to nothing says less.
+    let most_ns = epoch.answered_ns.checked_div(epoch.answered.into()).filter(|_| estimate.method == Method::Turns);
+    let response = match estimate.reason {
+        Some(
+            Reason::ThinkTime
+            | Reason::TimerDriven
+            | Reason::BulkUpload
+            | Reason::Paced
+            | Reason::Multiplexed
+            | Reason::TooDeep,
+        ) => Some(Response::Unknown),
+        Some(_) => estimate.response_ns.max(most_ns).map(Response::Doubted),
+        None => estimate.response_ns.map(Response::Believed),
+    };
+    response.filter(|_| record.key.has_ports())
 }
 
 /// Describes which interfaces are not watched, and why the first of them refuses the program.
