@@ -7,8 +7,9 @@
  * - DWELL_STORES_IN_ORDER (required): true on machines whose stores become visible in program order, which can unlock
  *   a slot without an atomic exchange. 1 in user space, where a table has one thread.
  * - DWELL_RESPONSE_OUTLINED (optional): defined together with dwell_complete(), dwell_missed(), dwell_request(),
- *   dwell_turn_before(), dwell_turn_next() and dwell_turn_age(), which replace inline calls of the functions of these
- *   names with _in (response/response_queue.h, response/turns.h) by calls that are verified apart.
+ *   dwell_turn_opened(), dwell_turn_acked(), dwell_turn_asked(), dwell_turn_next() and dwell_turn_age(), which replace
+ *   inline calls of the functions of these names with _in (response/response_queue.h, response/turns.h) by calls that
+ *   are verified apart.
  * - DWELL_MODES (optional): modes that the pirate estimator keeps per flow, 10 unless defined.
  */
 #ifndef DWELL_RESPONSE_EMBED_H

@@ -28,7 +28,9 @@
 #define DWELL_AGED (20000000 >> DWELL_TICK_SHIFT)
 
 #ifndef DWELL_RESPONSE_OUTLINED
-#define dwell_turn_before dwell_turn_before_in
+#define dwell_turn_opened dwell_turn_opened_in
+#define dwell_turn_acked dwell_turn_acked_in
+#define dwell_turn_asked dwell_turn_asked_in
 #define dwell_turn_next dwell_turn_next_in
 #define dwell_turn_age dwell_turn_age_in
 #endif
@@ -360,33 +362,49 @@ static __always_inline __u32 dwell_turn_limit(const struct dwell_auto_state *sta
 	return dwell_tick_at(state, arrival->time_ns) + 1;
 }
 
-/* Steps a packet of TCP, before the rest of `auto` and before its epoch begins. Returns true if the packet begins a request
- * after an answer that ended later than the current epoch: the caller then calls dwell_turn_next() once that has ended.
- */
-static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, const struct dwell_response_config *config,
-					     const struct dwell_arrival *arrival, __u32 tick)
+/* Steps the packet after the only SYN, which acknowledges what the server has answered to it. */
+static __always_inline void dwell_turn_opened_in(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
 {
 	struct dwell_turn_state *turn = &state->turn;
-	__u32 bytes = arrival->ack - state->ack, known = state->flags & DWELL_FLOW_NUMBERS;
+	__u32 tick = dwell_tick_at(state, arrival->time_ns);
 
-	if (turn->flags & DWELL_TURN_SYN) {
-		turn->flags &= ~DWELL_TURN_SYN;
-		turn->flags |= DWELL_TURN_TIED;
-		turn->round_trip = tick - turn->sent;
-		state->alone = DWELL_ALONE_FIRST;
-		dwell_ack_lateness(turn, tick, arrival->tsecr, 0);
-	}
-	if (known && (__s32)bytes > 0)
-		turn->rest = 0;
-	if (known && arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
+	turn->flags &= ~DWELL_TURN_SYN;
+	turn->flags |= DWELL_TURN_TIED;
+	turn->round_trip = tick - turn->sent;
+	state->alone = DWELL_ALONE_FIRST;
+	dwell_ack_lateness(turn, tick, arrival->tsecr, 0);
+}
+
+/* Steps what a packet of TCP acknowledges. */
+static __always_inline void dwell_turn_acked_in(struct dwell_auto_state *state,
+						const struct dwell_response_config *config,
+						const struct dwell_arrival *arrival)
+{
+	__u32 bytes = arrival->ack - state->ack, tick = dwell_tick_at(state, arrival->time_ns);
+
+	if (!(state->flags & DWELL_FLOW_NUMBERS))
+		return;
+	if ((__s32)bytes > 0)
+		state->turn.rest = 0;
+	if (arrival->tcp_flags & DWELL_TCP_ACK && (__s32)bytes > 0)
 		dwell_turn_progress(state, config, arrival, tick, bytes,
 				    tick - dwell_tick_at(state, state->clock.last_ns));
-	else if (known && !arrival->payload_bytes && !bytes && arrival->seq == state->next_seq)
+	else if (!arrival->payload_bytes && !bytes && arrival->seq == state->next_seq)
 		dwell_acked_again(state);
-	DWELL_BARRIER(); /* what is read again below need not be kept meanwhile */
+}
+
+/* Steps what a packet of TCP asks for. Returns true if it begins a request after an answer that ended later than the
+ * current epoch: the caller then calls dwell_turn_next() once that has ended.
+ */
+static __always_inline int dwell_turn_asked_in(struct dwell_auto_state *state,
+					       const struct dwell_response_config *config,
+					       const struct dwell_arrival *arrival)
+{
+	struct dwell_turn_state *turn = &state->turn;
+	__u32 known = state->flags & DWELL_FLOW_NUMBERS, tick = dwell_tick_at(state, arrival->time_ns);
+
 	if (arrival->tcp_flags & DWELL_TCP_FIN && turn->end)
 		dwell_turn_closes(state, tick - turn->progress, dwell_tick(config->run_gap_ns));
-	known = state->flags & DWELL_FLOW_NUMBERS;
 	if (!arrival->payload_bytes || (known && !dwell_after(arrival->seq + arrival->payload_bytes, state->next_seq)))
 		return 0;
 	if (!known && !turn->sent) /* no SYN came before */
@@ -403,18 +421,21 @@ static __always_inline int dwell_turn_packet(struct dwell_auto_state *state, con
 	return 0;
 }
 
-/* Steps the turns of `auto` before the epoch ends, so that an answer counts in the epoch in which it ended. Returns true
- * if dwell_turn_next() is due after that.
+/* Steps the turns of `auto` by a packet, before the rest of `auto` and before the epoch ends, so that an answer counts in
+ * the epoch in which it ended. Returns true if dwell_turn_next() is due after that. Its steps are functions of their own, as
+ * the verifier would walk each from all the ends of the one before.
  */
-static __always_inline int dwell_turn_before_in(struct dwell_auto_state *state,
-						const struct dwell_response_config *config,
-						const struct dwell_arrival *arrival)
+static __always_inline int dwell_turn_before(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					     const struct dwell_arrival *arrival)
 {
 	if (!state->turn.origin_ns)
 		state->turn.origin_ns = arrival->time_ns - (1 << DWELL_TICK_SHIFT);
 	if (arrival->visible != DWELL_VISIBLE_TCP || arrival->tcp_flags & DWELL_TCP_SYN)
 		return 0;
-	return dwell_turn_packet(state, config, arrival, dwell_tick_at(state, arrival->time_ns));
+	if (state->turn.flags & DWELL_TURN_SYN)
+		dwell_turn_opened(state, arrival);
+	dwell_turn_acked(state, config, arrival);
+	return dwell_turn_asked(state, config, arrival);
 }
 
 /* Completes a turn whose answer ended in the epoch that has just begun, and begins the next. */

@@ -8,10 +8,14 @@
 int auto_complete(struct dwell_auto_state *state, __u32 tick);
 int auto_missed(struct dwell_auto_state *state, __u32 missed);
 int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 progress);
-int turn_before(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
+int turn_opened(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
+int turn_acked(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
+int turn_asked(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
 int turn_next(struct dwell_auto_state *state, const struct dwell_arrival *arrival);
 int turn_age(struct dwell_auto_state *state, __u64 now_ns);
-#define dwell_turn_before(state, config, arrival) turn_before(state, arrival)
+#define dwell_turn_opened(state, arrival) turn_opened(state, arrival)
+#define dwell_turn_acked(state, config, arrival) turn_acked(state, arrival)
+#define dwell_turn_asked(state, config, arrival) turn_asked(state, arrival)
 #define dwell_turn_next(state, config, arrival) turn_next(state, arrival)
 #define dwell_turn_age(state, config, now_ns) turn_age(state, now_ns)
 #define dwell_complete(state, config, tick) auto_complete(state, tick)
@@ -127,9 +131,23 @@ __noinline int auto_request(struct dwell_auto_state *state, __u64 now_ns, __u32 
 	return 0;
 }
 
-__noinline int turn_before(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+__noinline int turn_opened(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
 {
-	return state && arrival ? dwell_turn_before_in(state, &program.response, arrival) : 0;
+	if (state && arrival)
+		dwell_turn_opened_in(state, arrival);
+	return 0;
+}
+
+__noinline int turn_acked(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	if (state && arrival)
+		dwell_turn_acked_in(state, &program.response, arrival);
+	return 0;
+}
+
+__noinline int turn_asked(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
+{
+	return state && arrival ? dwell_turn_asked_in(state, &program.response, arrival) : 0;
 }
 
 __noinline int turn_next(struct dwell_auto_state *state, const struct dwell_arrival *arrival)
