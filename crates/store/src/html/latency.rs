@@ -178,7 +178,7 @@ impl Set {
         bin: usize,
         addend: &Addend,
     ) -> Result<(), StoreError> {
-        self.count += addend.count();
+        self.count = self.count.saturating_add(addend.count());
         if let Some(method) = read.method.filter(|method| !self.methods.contains(*method)) {
             self.methods.insert(method.to_owned());
         }

@@ -202,8 +202,8 @@ impl Ranking {
             (Some(flow), _) => Subject::Flow(flow),
             (None, Some(prefix)) => Subject::Prefix(prefix.to_owned()),
             (None, None) => {
-                self.unranked.flow += addend.count();
-                self.unranked.peer += addend.count();
+                add_count(&mut self.unranked.flow, addend);
+                add_count(&mut self.unranked.peer, addend);
                 return Ok(());
             }
         };
@@ -215,14 +215,18 @@ impl Ranking {
             }
             return Ok(());
         }
-        self.unranked.flow += addend.count();
+        add_count(&mut self.unranked.flow, addend);
         let Some(flow) = read.flow else { return Ok(()) };
         let (peer, names) = (lookups.peer(store, flow)?, lookups.names(store, read.names)?);
         let is_kept = add_to(&mut self.peers, (peer, read.host), &names.peer_note, addend);
-        self.unranked.peer += if is_kept { 0 } else { addend.count() };
+        if !is_kept {
+            add_count(&mut self.unranked.peer, addend);
+        }
         for (process, note) in &names.processes {
             let is_kept = add_to(&mut self.processes, (Rc::clone(process), read.host), note, addend);
-            self.unranked.process += if is_kept { 0 } else { addend.count() };
+            if !is_kept {
+                add_count(&mut self.unranked.process, addend);
+            }
         }
         Ok(())
     }
@@ -298,6 +302,11 @@ fn merge(all: &mut HashMap<Line, Sum>, line: Line, note: &Rc<str>, of_flow: &His
     let sum = all.entry(line).or_default();
     sum.note.clone_from(note);
     sum.sum.merge(of_flow);
+}
+
+/// Adds the count of a distribution to one that is shown.
+fn add_count(shown: &mut u64, addend: &Addend) {
+    *shown = shown.saturating_add(addend.count());
 }
 
 /// Returns the value of a key; `None` if it is new and there are too many.
