@@ -18,6 +18,7 @@ use dwell_socket::privilege::{self, Capability};
 
 use crate::{
     Backlog, Error, Identity, NewKey, Outbox, Secret, Token,
+    identity::refusal,
     link::{HANDSHAKE_TIMEOUT, Link, is_close},
     outbox::{Next, Run},
     wire::{AgentMessage, CollectorMessage, Content, FrameError, Hello, MAX_FRAME_BYTES},
@@ -476,10 +477,35 @@ fn describe(error: &FrameError) -> String {
         FrameError::NoVersion | FrameError::Version(_) => return format!("{error}: {VERSION_REMEDY}"),
         error => return error.to_string(),
     };
-    use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
+    use rustls::{
+        AlertDescription::{CertificateExpired, DecryptError, UnknownCA},
+        CertificateError as Why,
+        Error::{AlertReceived, InvalidCertificate, PeerIncompatible},
+    };
     let tls = io.get_ref().and_then(|inner| inner.downcast_ref());
     match tls {
+        Some(
+            error @ InvalidCertificate(
+                Why::Expired
+                | Why::ExpiredContext { .. }
+                | Why::NotValidYet
+                | Why::NotValidYetContext { .. }
+                | Why::UnknownIssuer
+                | Why::BadSignature
+                | Why::NotValidForName
+                | Why::NotValidForNameContext { .. },
+            ),
+        ) => format!("the collector's certificate is not accepted: {}", refusal(error)),
         Some(InvalidCertificate(_)) => format!("the collector's key does not match ours ({io})"),
+        // Also of one that is not valid yet.
+        Some(AlertReceived(CertificateExpired)) => {
+            "the collector does not accept our certificate: it has expired or is not valid yet, or a clock is wrong: renew it, or \
+             set the clock"
+                .into()
+        }
+        Some(AlertReceived(UnknownCA | DecryptError)) => {
+            "the collector does not accept our certificate: no authority in its --ca has signed it".into()
+        }
         Some(AlertReceived(_) | PeerIncompatible(_)) => {
             format!(
                 "the collector does not accept our key or certificate ({io}): a key must be in its list of agents, or the same on \
@@ -493,7 +519,30 @@ fn describe(error: &FrameError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Reasons;
+    use std::io;
+
+    use rustls::{AlertDescription, CertificateError, pki_types::UnixTime};
+
+    use super::{Duration, FrameError, Reasons, describe};
+
+    /// An agent tries again every few seconds, and tells each reason once.
+    #[test]
+    fn a_certificate_that_is_out_of_date_is_called_that_in_the_same_words_each_time() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let told = |error| describe(&FrameError::Io(io::Error::new(io::ErrorKind::InvalidData, error)));
+        let refused = |why| told(rustls::Error::InvalidCertificate(why));
+        let expired = [8, 9].map(|now| refused(CertificateError::ExpiredContext { time: at(now), not_after: at(7) }));
+        let early =
+            [5, 6].map(|now| refused(CertificateError::NotValidYetContext { time: at(now), not_before: at(7) }));
+        let ours = told(rustls::Error::AlertReceived(AlertDescription::CertificateExpired));
+        for ([first, second], says) in
+            [(expired, "it has expired"), (early, "not valid yet"), ([ours.clone(), ours], "our")]
+        {
+            assert_eq!(first, second);
+            assert!(first.contains("certificate is not accepted: ") || first.contains("our certificate: "), "{first}");
+            assert!(first.contains(says) && first.contains("or a clock is wrong"), "{first}");
+        }
+    }
 
     #[test]
     fn reasons_that_alternate_are_told_once_each() {

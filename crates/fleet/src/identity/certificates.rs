@@ -137,7 +137,7 @@ impl Loaded {
         verify_server_name(&certificate, &wanted)
             .map_err(|_| format!("its certificate is not for '{name}': give it the --name of its certificate"))?;
         let verified = self.agents.verify_client_cert(own, others, now);
-        verified.map(|_| ()).map_err(|error| format!("its certificate is not accepted any more: {error}"))
+        verified.map(|_| ()).map_err(|error| format!("its certificate is not accepted any more: {}", refusal(&error)))
     }
 
     /// Checks that these are the certificates of a collector with a name at this time.
@@ -153,7 +153,24 @@ impl Loaded {
     ) -> Result<(), String> {
         let (own, others) = presented.split_first().ok_or("the collector presents no certificate")?;
         let verified = self.collectors.verify_server_cert(own, others, name, &[], now);
-        verified.map(|_| ()).map_err(|error| format!("the collector's certificate is not accepted any more: {error}"))
+        let refused = |error| format!("the collector's certificate is not accepted any more: {}", refusal(&error));
+        verified.map(|_| ()).map_err(refused)
+    }
+}
+
+/// Says why a certificate is not accepted, in the same words at each attempt.
+pub(crate) fn refusal(error: &rustls::Error) -> String {
+    use rustls::{CertificateError as Why, Error::InvalidCertificate};
+    match error {
+        InvalidCertificate(Why::Expired | Why::ExpiredContext { .. }) => {
+            "it has expired, or a clock is wrong: renew it, or set the clock".into()
+        }
+        InvalidCertificate(Why::NotValidYet | Why::NotValidYetContext { .. }) => {
+            "it is not valid yet, or a clock is wrong: set the clock".into()
+        }
+        // The latter where another authority has the same name.
+        InvalidCertificate(Why::UnknownIssuer | Why::BadSignature) => "no authority in --ca has signed it".into(),
+        error => error.to_string(),
     }
 }
 

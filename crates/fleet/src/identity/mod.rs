@@ -22,6 +22,7 @@ use crate::{
     wire::{AgentName, Version},
 };
 
+pub(crate) use certificates::refusal;
 pub use key::{Key, KeyFile, NewKey};
 pub use tokens::Token;
 

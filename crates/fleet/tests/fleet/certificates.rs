@@ -60,7 +60,7 @@ fn a_certificate_of_the_right_authority_is_accepted() {
 
     // Trusts the collector, but has a certificate from another authority.
     let stranger = agent("b", 2, &at("localhost"), &theirs.identity(folder, "ours", "b"));
-    stranger.wait_for_failure("the collector does not accept our key");
+    stranger.wait_for_failure("the collector does not accept our certificate: no authority in its --ca");
     eventually("it is counted", || server.refusals().get(Refusal::Stranger) > 0);
 
     // Its certificate is good, but for another agent.
@@ -70,11 +70,11 @@ fn a_certificate_of_the_right_authority_is_accepted() {
 
     // Trusts another authority.
     let wary = agent("c", 3, &at("localhost"), &ours.identity(folder, "theirs", "c"));
-    wary.wait_for_failure("the collector's key does not match ours");
+    wary.wait_for_failure("the collector's certificate is not accepted: no authority in --ca has signed it");
 
     // The collector's certificate is for another name.
     let misled = agent("d", 4, &at("127.0.0.1"), &ours.identity(folder, "ours", "d"));
-    misled.wait_for_failure("the collector's key does not match ours");
+    misled.wait_for_failure("the collector's certificate is not accepted: ");
     assert_eq!(server.agents(), 1);
 }
 
