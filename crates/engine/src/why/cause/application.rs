@@ -7,6 +7,8 @@ use super::*;
 const MIN_PAUSE_NS: f64 = 1e6;
 /// From this pause on, brief messages may be sent at a pace that is meant: 200 per second.
 const BRIEF_NS: f64 = 5e6;
+/// Segments with fewer bytes in the mean, half of what most paths take, had no more to carry.
+const SMALL_BYTES: u64 = 730;
 /// Fewer may be chance.
 const MIN_PAUSES: u64 = 3;
 
@@ -26,8 +28,9 @@ fn assess(evidence: &Evidence) -> Assessment {
         time("mean pause between two writes", mean, "polls"),
         fact("pauses", Some(Value::Count(evidence.sums.pause.count)), "polls"),
     ];
-    // Messages of a segment or two are no transfer, so that shorter pauses may be a pace too.
-    let is_brief = evidence.sums.segments_sent <= 2 * evidence.sums.pause.count;
+    // Messages of a segment or two are no transfer, so that shorter pauses may be a pace too. Longer pauses between them are not counted.
+    let Sums { segments_sent, sent_bytes, .. } = evidence.sums;
+    let is_brief = segments_sent <= 2 * evidence.sums.pause.count || sent_bytes < segments_sent * SMALL_BYTES;
     let is_meant = may_be_meant(evidence, mean, if is_brief { BRIEF_NS } else { LONG_NS });
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     // No packet shows what a program does that pushes messages, and when it has something to say.

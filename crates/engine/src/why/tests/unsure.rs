@@ -66,7 +66,7 @@ fn a_server_that_speaks_on_after_pauses_is_not_healthy_for_sure() {
 #[test]
 fn messages_that_are_pushed_may_be_meant_on_a_busy_host_and_in_a_capture() {
     let mut pushed = with(&[(Part::Application, 0.1)], |sums| {
-        (sums.pause, sums.segments_sent, sums.idle_ns) = (silences(30, 33), 30, 9e9);
+        (sums.pause, sums.segments_sent, sums.sent_bytes, sums.idle_ns) = (silences(30, 33), 80, 12_000, 9e9);
     });
     pushed.process = Some(Process { busiest_thread: 0.01, waiting_thread: 0.12, ..Process::default() });
     let verdict = decide(&pushed);
@@ -83,7 +83,7 @@ fn messages_that_are_pushed_may_be_meant_on_a_busy_host_and_in_a_capture() {
         "{verdict:?}"
     );
     // One that writes a transfer in pieces is known to have more to say.
-    let long = Evidence { sums: Sums { segments_sent: 3_000, ..captured.sums }, ..captured };
+    let long = Evidence { sums: Sums { segments_sent: 3_000, sent_bytes: 4_000_000, ..captured.sums }, ..captured };
     assert!(decide(&long).certainty >= Some(Certainty::Likely));
 }
 
