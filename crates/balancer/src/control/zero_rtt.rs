@@ -102,7 +102,9 @@ impl Balancer {
         // A write that fails halfway has to be undone too, so it is noted first.
         let before = self.zero.written.insert(key, wanted.clone());
         if before.as_ref().is_some_and(|before| before.layouts != wanted.layouts) {
-            wanted.servers.iter().for_each(|server| drop(self.zero.naming.remove(&server.real)));
+            for server in &wanted.servers {
+                self.zero.naming.remove(&server.real);
+            }
         }
         writes.push(ZeroWrite { key, slot, before });
         Ok(self.plane.set_zero(&key, slot, &wanted)?)
