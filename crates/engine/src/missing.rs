@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     abi,
     filter::Filter,
-    measure::Method,
+    measure::{Endpoint, Method},
     observe::Observation,
     rtt::{
         Config,
@@ -38,6 +38,21 @@ pub struct Missing {
     connections: HashMap<[u64; 5], [Sent; 2]>,
     segments: u64,
     missing: u64,
+    one_way: Option<OneWay>,
+    has_both: bool,
+}
+
+/// Packets of connections of each of which one end alone was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OneWay {
+    /// The ends of the first of them.
+    pub from: Endpoint,
+    /// See `from`.
+    pub to: Endpoint,
+    /// How many packets.
+    pub packets: u64,
+    /// Of how many connections.
+    pub connections: u64,
 }
 
 /// What one end has sent, as far as it has passed.
@@ -46,6 +61,7 @@ struct Sent {
     /// The sequence number after its last byte.
     next: Option<u32>,
     gaps: Vec<(u32, u32)>,
+    packets: u64,
 }
 
 impl Missing {
@@ -60,6 +76,8 @@ impl Missing {
             connections: HashMap::new(),
             segments: 0,
             missing: 0,
+            one_way: None,
+            has_both: false,
         }
     }
 
@@ -86,11 +104,18 @@ impl Missing {
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&key) {
             return;
         }
+        let is_new = !self.connections.contains_key(&key);
         let ends = self.connections.entry(key).or_default();
-        if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
-            *ends = Default::default();
-        }
         let side = usize::from(segment.direction & 1);
+        ends[side].packets += 1;
+        self.has_both |= ends[1 - side].packets > 0;
+        let one_way =
+            self.one_way.get_or_insert(OneWay { from: segment.src, to: segment.dst, packets: 0, connections: 0 });
+        one_way.packets += 1;
+        one_way.connections += u64::from(is_new);
+        if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
+            ends.iter_mut().for_each(|end| *end = Sent { packets: end.packets, ..Sent::default() });
+        }
         self.segments += segments(segment.payload_bytes);
         ends[side].send(&segment);
         if segment.has(Segment::ACK) && !segment.has(Segment::RST) {
@@ -101,6 +126,11 @@ impl Missing {
     /// Returns the number of segments that are missing among those that were looked at.
     pub fn count(&self) -> u64 {
         self.missing
+    }
+
+    /// Returns what was looked at if one end alone was seen of each connection.
+    pub fn one_way(&self) -> Option<OneWay> {
+        self.one_way.filter(|_| !self.has_both)
     }
 
     /// Returns the number of packets that were looked at and are cut off within their headers, and of all that were looked at.
@@ -242,6 +272,20 @@ mod tests {
             missing.observe(&Observation { time_ns: 1, interface: 0, link: 101, data, wire_len });
         }
         assert_eq!(missing.cut(), (2, 3));
+    }
+
+    #[test]
+    fn connections_of_which_one_end_alone_was_seen_are_told() {
+        let mut missing = Missing::new(Filter::default());
+        let mut pass = packets();
+        assert_eq!(missing.one_way(), None);
+        pass(&mut missing, true, 1, 1, 1_000);
+        pass(&mut missing, true, 1_001, 1, 1_000);
+        let one_way = missing.one_way().unwrap();
+        assert_eq!((one_way.from.to_string(), one_way.to.to_string()), ("10.0.0.2:80".into(), "10.0.0.1:40000".into()));
+        assert_eq!((one_way.packets, one_way.connections), (2, 1));
+        pass(&mut missing, false, 1, 2_001, 0);
+        assert_eq!(missing.one_way(), None);
     }
 
     #[test]

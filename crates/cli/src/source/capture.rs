@@ -15,10 +15,12 @@ use dwell_records::{Interfaces, Source, counted};
 
 use super::{
     input::{Input, NoInput},
+    nothing::{Wanted, why_nothing},
     repeats::Repeats,
 };
 use crate::{
     exit::{Exit, Failure},
+    log::log,
     names::Namer,
     stop::Stop,
 };
@@ -230,6 +232,14 @@ impl<'a> Capture<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Says why a capture that was read to its end gave nothing, if that is known.
+    pub fn explain_nothing(&self, wanted: Wanted, counters: &Counters) {
+        let one_way = self.missing.as_ref().and_then(Missing::one_way);
+        if let Some(why) = why_nothing(wanted, self.path, counters, one_way) {
+            log(format_args!("{}: {why}", name_of(self.path)));
+        }
     }
 
     /// Returns the number of packets that the capture has more than once, but for their first. They do not count.

@@ -32,6 +32,7 @@ mod live_traffic;
 mod metrics;
 mod names;
 mod names_reverse;
+mod nothing;
 mod otlp;
 mod output;
 mod pipe;

@@ -8,8 +8,10 @@ use dwell_records::Source;
 use super::{Args, report::Report};
 use crate::{
     exit::{Exit, Failure},
-    source::{Capture, NoInput, ReplayOutput, cost, interrupted},
+    source::{Capture, NoInput, ReplayOutput, Wanted, cost, interrupted},
 };
+
+const WANTED: Wanted = Wanted { protocols: "TCP, UDP, ESP or any other that IP carries", both_directions: false };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = args.write.listen(None)?;
@@ -43,6 +45,9 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     match output.failed.take() {
         None => output.report.finish(last_ns, Some(&counters), cost(&[]))?,
         Some(error) => return Err(error.into()),
+    }
+    if read.is_ok() {
+        capture.explain_nothing(WANTED, &counters);
     }
     capture.verdict(read, &counters).and_then(|exit| output.report.exit(exit))
 }

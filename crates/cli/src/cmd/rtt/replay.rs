@@ -15,8 +15,10 @@ use dwell_records::{SinkError, Source};
 use super::{Args, annotate, report::Report};
 use crate::{
     exit::{Exit, Failure},
-    source::{Capture, NoInput, Observer, ReplayOutput, cost, interrupted},
+    source::{Capture, NoInput, Observer, ReplayOutput, Wanted, cost, interrupted},
 };
+
+const WANTED: Wanted = Wanted { protocols: "TCP, QUIC, DNS or ICMP echo", both_directions: true };
 
 pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let stop = args.write.listen(None)?;
@@ -45,6 +47,9 @@ pub fn run(args: &Args, path: &Path) -> Result<Exit, Failure> {
     let read = capture.read_to(&stop, |change| source.borrow_mut().report.set_source(change), &mut replay);
     output.borrow_mut().report.set_losses(capture.losses(&read, &replay.tracker.counters()));
     let counters = replay.finish()?;
+    if read.is_ok() {
+        capture.explain_nothing(WANTED, &counters);
+    }
     capture.verdict(read, &counters).and_then(|exit| {
         untracked(&counters)?;
         output.borrow_mut().report.exit(exit)
