@@ -21,15 +21,17 @@ pub enum StoreError {
     },
     /// The tables are those of another version of dwell.
     #[error(
-        "the store {} has tables of version {found}, and this dwell knows version {known} only: \
-         name another file", path.display()
+        "the store {} has tables of version {found}, and this dwell knows versions {oldest} to {known}: \
+         use a dwell that knows it, or name another file", path.display()
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The version that this dwell knows.
+        /// The oldest version that this dwell knows.
+        oldest: i64,
+        /// The newest one.
         known: i64,
     },
     /// Others write to the store who do not share it.

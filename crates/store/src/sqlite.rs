@@ -279,7 +279,7 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, StoreError> {
 pub(super) fn check(db: &Connection, path: &Path) -> Result<i64, StoreError> {
     match marks(db, path)? {
         (APPLICATION, version @ OLDEST..=VERSION) => Ok(version),
-        (APPLICATION, found) => Err(StoreError::Version { path: path.into(), found, known: VERSION }),
+        (APPLICATION, found) => Err(StoreError::Version { path: path.into(), found, oldest: OLDEST, known: VERSION }),
         _ => Err(StoreError::Foreign { path: path.into() }),
     }
 }

@@ -332,6 +332,7 @@ fn a_file_of_something_else_is_left_alone() {
         drop(other);
         let error = Store::open(&path).unwrap_err();
         assert!(matches!(error, StoreError::Version { found, .. } if found == version) && error.is_usage());
+        assert!(error.to_string().contains("this dwell knows versions 3 to 7: use a dwell that knows it"), "{error}");
     }
 
     let error = Store::open(folder.path()).unwrap_err();
