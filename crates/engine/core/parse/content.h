@@ -7,7 +7,10 @@
 
 #include "parse/packet.h"
 
-/* Most bytes of a record of TLS 1.3 that holds a PING of HTTP/2, the longest of the frames without data. */
+/* Bytes of a record of TLS 1.3 that holds a frame of HTTP/2 without data: 31 of an acknowledgement of settings, 4 more of a reset
+ * or a window update, and 8 more of a PING, the longest. Small requests of other protocols rarely have these.
+ */
+#define DWELL_TLS_CONTROL_MIN_BYTES 31
 #define DWELL_TLS_CONTROL_BYTES 39
 #define DWELL_TLS_RECORD_BYTES 5
 /* Type, flags and stream follow the length of a frame of HTTP/2 (RFC 9113 section 4.1). */
@@ -48,7 +51,9 @@ static __always_inline __u8 dwell_content_of(const struct dwell_content_head *he
 		if (byte[0] != 0x17)
 			return DWELL_CONTENT_TLS_HANDSHAKE;
 		length = byte[3] << 8 | byte[4];
-		return bytes <= DWELL_TLS_CONTROL_BYTES && bytes == length + DWELL_TLS_RECORD_BYTES
+		return bytes <= DWELL_TLS_CONTROL_BYTES && bytes >= DWELL_TLS_CONTROL_MIN_BYTES &&
+				       (bytes & 3) == (DWELL_TLS_CONTROL_MIN_BYTES & 3) &&
+				       bytes == length + DWELL_TLS_RECORD_BYTES
 			       ? DWELL_CONTENT_TLS_CONTROL
 			       : DWELL_CONTENT_OTHER;
 	}

@@ -25,7 +25,7 @@ static __always_inline int dwell_is_bare(const struct dwell_arrival *arrival,
 {
 	if (!config->coalesce_acks)
 		return 0;
-	if (arrival->visible == DWELL_VISIBLE_NONE)
+	if (arrival->visible == DWELL_VISIBLE_NONE || arrival->visible == DWELL_VISIBLE_QUIC)
 		return arrival->bytes <= config->ack_bytes;
 	return !arrival->payload_bytes;
 }

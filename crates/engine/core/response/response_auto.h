@@ -135,7 +135,10 @@ static __always_inline void dwell_auto_tcp(struct dwell_auto_state *state, const
 	part = dwell_tcp_part(state, arrival);
 	if (!dwell_begins_request(state, part))
 		return;
-	minor = dwell_is_minor(state, arrival->payload_bytes);
+	/* a handshake says nothing of how large requests are: its last message is the one that may look like one */
+	minor = dwell_content_kind(arrival) == DWELL_CONTENT_TLS_HANDSHAKE
+			? state->tail
+			: dwell_is_minor(state, arrival->payload_bytes);
 	/* amid full segments of an answer: a window update, not a request */
 	if (minor && dwell_queued(state) &&
 	    (state->flags & (DWELL_FLOW_ALIGNED | DWELL_FLOW_RUN | DWELL_FLOW_EDGE)) ==
@@ -194,7 +197,8 @@ static __always_inline int dwell_is_ack_sized(const struct dwell_auto_state *sta
 					      const struct dwell_response_config *config,
 					      const struct dwell_arrival *arrival)
 {
-	const __u32 options = 40; /* by which ACKs may differ */
+	/* by which ACKs may differ: options of TCP; in QUIC, lengths of numbers, and some ranges more than one (RFC 9000 section 19.3) */
+	const __u32 options = arrival->visible == DWELL_VISIBLE_QUIC ? 16 : 40;
 	__u32 bytes = arrival->bytes;
 	__u32 least = bytes < state->least ? bytes : state->least;
 
@@ -228,6 +232,17 @@ static __always_inline void dwell_learn_pace(struct dwell_auto_state *state, con
 		state->steady -= state->steady < 4 ? state->steady : 4;
 }
 
+/* Closes a run that has paused for long enough, and counts those of QUIC that one ACK shows: it may have been delayed. */
+static __always_inline void dwell_age_sized(struct dwell_auto_state *state, const struct dwell_response_config *config,
+					    const struct dwell_arrival *arrival)
+{
+	__u32 ends = dwell_tally_count(state->all), is_alone = state->flags & DWELL_FLOW_ALONE;
+
+	dwell_age_run(state, config, arrival->time_ns);
+	if (arrival->visible == DWELL_VISIBLE_QUIC && is_alone && dwell_tally_count(state->all) != ends)
+		dwell_count_u16(&state->turn.carried);
+}
+
 /* Handles a packet without visible headers. A request after a pause shows an end, if no ACK did. */
 static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, const struct dwell_response_config *config,
 					     const struct dwell_arrival *arrival)
@@ -241,7 +256,7 @@ static __always_inline void dwell_auto_sized(struct dwell_auto_state *state, con
 	dwell_learn_sizes(state, bytes);
 	is_ack = dwell_is_ack_sized(state, config, arrival);
 	dwell_learn_pace(state, config, arrival->time_ns, is_ack);
-	dwell_age_run(state, config, arrival->time_ns);
+	dwell_age_sized(state, config, arrival);
 	if (is_ack) {
 		if (state->burst && last &&
 		    dwell_tick_at(state, arrival->time_ns) - last < dwell_tick(config->run_gap_ns))

@@ -12,6 +12,7 @@ enum dwell_visible {
 	DWELL_VISIBLE_NONE, /* encrypted or unknown: times and sizes */
 	DWELL_VISIBLE_UDP,
 	DWELL_VISIBLE_TCP,
+	DWELL_VISIBLE_QUIC, /* encrypted: times and sizes of a protocol whose ACKs differ by little */
 };
 
 enum dwell_estimator {
@@ -338,11 +339,11 @@ struct dwell_epoch {
 	__u32 anchor_age_ms;  /* how long ago the ACK came that ties the server's clock to ours */
 	__u32 window_bytes; /* for each request of a burst, what came before the next one, and of single ones in the mean */
 	__u32 usual_bytes;
-	__u16 bursts;      /* requests of several writes */
-	__u16 alike;       /* ... of like size */
-	__u16 unsure;      /* the last ACK may have been delayed, and no clock tells */
-	__u16 moved;       /* the end is known by the server's clock */
-	__u16 carried;     /* the next request carried the ACK, within a tick of the server's clock */
+	__u16 bursts; /* requests of several writes */
+	__u16 alike;  /* ... of like size */
+	__u16 unsure; /* the last ACK may have been delayed, and no clock tells */
+	__u16 moved;  /* the end is known by the server's clock */
+	__u16 carried; /* the next request carried the ACK, within a tick of the server's clock; in QUIC: one ACK shows the end */
 	__u16 loose;       /* packets of a request were far apart */
 	__u16 early_turns; /* answers sooner than a round trip */
 	__u16 unasked; /* requests or answers with something that a side may have said unasked; `unsure` has them too */

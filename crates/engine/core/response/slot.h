@@ -362,6 +362,8 @@ static __always_inline void dwell_arrival_of(struct dwell_arrival *arrival, cons
 		arrival->content = packet->response.content;
 	} else if (packet->kind == DWELL_KIND_UDP && key_kind == DWELL_KEY_5TUPLE) {
 		arrival->visible = DWELL_VISIBLE_UDP;
+	} else if (key_kind == DWELL_KEY_QUIC_CID) {
+		arrival->visible = DWELL_VISIBLE_QUIC;
 	}
 }
 

@@ -2184,6 +2184,7 @@ const _: () = {
 pub const DWELL_VISIBLE_NONE: dwell_visible = 0;
 pub const DWELL_VISIBLE_UDP: dwell_visible = 1;
 pub const DWELL_VISIBLE_TCP: dwell_visible = 2;
+pub const DWELL_VISIBLE_QUIC: dwell_visible = 3;
 pub type dwell_visible = ::std::os::raw::c_uint;
 pub const DWELL_ESTIMATE_AUTO: dwell_estimator = 0;
 pub const DWELL_ESTIMATE_PIRATE: dwell_estimator = 1;

@@ -5,7 +5,7 @@ use crate::response::{
     config::RUN_GAP_NS,
     estimate::{Estimate, LEAST_FULL, Method, Reason},
     tracks,
-    turns::{self, Window},
+    turns::{self, UNKNOWN, Window},
 };
 
 /// A client keeps its window full if this number of consecutive requests are alone in a packet, each after the end of a
@@ -34,6 +34,9 @@ const GUESSED: f64 = 0.2;
 
 /// The part of ends that are not seen, from which on requests may not be answered, if the sides do not take turns.
 const TALKING: f64 = 0.1;
+
+/// For how long an ACK of QUIC may wait, unless its client has said otherwise where nobody can read it (RFC 9000, section 18.2).
+const QUIC_ACK_DELAY_NS: f64 = 25e6;
 
 /// Fewer runs do not show by themselves that they are answers.
 const FEW_RUNS: u64 = 16;
@@ -137,7 +140,14 @@ fn by_runs(epoch: &Epoch) -> Estimate {
     let made = Estimate::new(method, mean, doubt);
     let few = method == Method::AckRuns && made.batches < FEW_RUNS;
     let made = if few { turns::as_sides_take_turns(epoch, made) } else { made };
-    Estimate { reason: is_dense(epoch).then_some(Reason::Multiplexed).or(made.reason), ..made }
+    let late = (method == Method::SizeRuns && late_by(epoch) > UNKNOWN).then_some(Reason::DelayedAck);
+    Estimate { reason: is_dense(epoch).then_some(Reason::Multiplexed).or(late).or(made.reason), ..made }
+}
+
+/// Returns by how much the mean of a QUIC connection may be off, as ACKs of single packets may wait.
+fn late_by(epoch: &Epoch) -> f64 {
+    let sooner = (f64::from(epoch.carried) * QUIC_ACK_DELAY_NS / epoch.all_ns.max(1) as f64).min(1.0);
+    sooner / (2.0 - sooner)
 }
 
 /// Returns whether several requests are under way and ends follow one another so soon that progress of two answers looks

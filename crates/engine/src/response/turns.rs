@@ -32,7 +32,7 @@ const FRAMES: f64 = 0.02;
 /// The part of the sum of all answers that too long ones may have.
 const UNSURE: f64 = 0.2;
 /// By how much the mean may be off, as far as ends are unknown and the server's clock is coarse: a little less than a fifth.
-const UNKNOWN: f64 = 0.19;
+pub(super) const UNKNOWN: f64 = 0.19;
 /// What does not matter of that.
 const SLIGHT: f64 = 0.02;
 /// The doubt above which an estimate is not valid.

@@ -17,6 +17,7 @@ mod simulation;
 #[path = "../../../../lab/testbed/src/skip.rs"]
 mod skip;
 mod support;
+mod tls;
 mod turns;
 mod unasked;
 mod wire;

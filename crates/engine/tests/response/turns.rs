@@ -1,7 +1,7 @@
 //! Flows without visible headers: answers in pieces, and several requests in a packet.
 
 use dwell_engine::{
-    abi::dwell_arrival,
+    abi::{self, dwell_arrival},
     response::{Estimator, Reason},
 };
 
@@ -66,4 +66,35 @@ fn progress_right_behind_requests_means_that_others_are_in_progress() {
 fn packets_that_may_hold_several_requests_are_distinguished_from_one() {
     let made = made(Estimator::Auto, &in_pieces(START, &[160, 160, 260], 10));
     assert_all(&made, Reason::Multiplexed);
+}
+
+/// Generates a QUIC connection whose requests take 20 ms and are hardly larger than ACKs, each after a pause. Answers are acknowledged
+/// by `acks` packets 60 us apart, the last of them this much later than the answer.
+fn quic(pause_ns: u64, acks: u64, late_ns: u64) -> Vec<dwell_arrival> {
+    let packet = |time_ns, bytes| dwell_arrival { visible: abi::DWELL_VISIBLE_QUIC as u8, ..sealed(time_ns, bytes) };
+    let mut packets = vec![packet(START, 1280), packet(START + 10 * MS, 1280), packet(START + 11 * MS, 63)];
+    let mut now_ns = START + 12 * MS;
+    while now_ns < START + 6 * SECOND {
+        packets.push(packet(now_ns, 100));
+        let end_ns = now_ns + 20 * MS;
+        packets.extend((0..acks).rev().map(|left| packet(end_ns + late_ns - left * 60 * US, 63)));
+        now_ns = end_ns + pause_ns;
+    }
+    packets
+}
+
+#[test]
+fn small_requests_of_quic_are_not_taken_for_its_acks() {
+    for pause_ms in [1, 5, 50] {
+        let mut made = made(Estimator::Auto, &quic(pause_ms * MS, 4, 0));
+        made.retain(|made| made.is_valid());
+        assert!(made.len() >= 4, "{made:?}");
+        assert_near(&made, 20 * MS);
+    }
+}
+
+#[test]
+fn the_only_ack_of_an_answer_over_quic_may_have_waited() {
+    let made = made(Estimator::Auto, &quic(50 * MS, 1, 25 * MS));
+    assert_all(&made[1..], Reason::DelayedAck);
 }
