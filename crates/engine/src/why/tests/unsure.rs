@@ -40,7 +40,7 @@ fn a_server_that_speaks_on_after_pauses_is_not_healthy_for_sure() {
         let mut socket = Socket::new(Role::Server);
         let said = |bytes: u64| {
             move |info: &mut TcpInfo| {
-                (info.bytes_sent, info.last_data_sent_ms) = (info.bytes_sent.map(|b| b + bytes), 0)
+                (info.bytes_sent, info.last_data_sent_ms) = (info.bytes_sent.map(|b| b + bytes), 0);
             }
         };
         let silence = |info: &mut TcpInfo| info.last_data_sent_ms += 1;
