@@ -66,8 +66,8 @@ static __always_inline void dwell_turn_progress(struct dwell_auto_state *state,
 	certain = several && dwell_is_at_once(state, late, prompt);
 	if (certain || (!carried && waited < DWELL_LEAST_TIMER))
 		turn->flags |= DWELL_TURN_TIED;
-	if (late != DWELL_LATE_UNKNOWN &&
-	    (certain ? !dwell_after_ticket(state) : dwell_is_lone_ack(state, arrival, segments, bytes, late, waited))) {
+	if (late != DWELL_LATE_UNKNOWN && !dwell_after_ticket(state) &&
+	    (certain || dwell_is_lone_ack(state, arrival, segments, bytes, late, waited))) {
 		/* the client may have waited for more, or have read late */
 		__u32 may_wait = !turn->end && !(certain && state->second) && dwell_is_late(turn, tick, late);
 

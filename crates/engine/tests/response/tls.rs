@@ -1,12 +1,13 @@
 //! Requests over TLS that are as small as what only manages a connection.
 
 use dwell_engine::{
+    abi::{self, dwell_arrival},
     observe::Observation,
     response::{Config, Reason, Tracker, Watch, estimate},
 };
 use etherparse::PacketBuilder;
 
-use crate::support::{MS, SECOND, START, US};
+use crate::support::{MS, SECOND, START, US, epochs, syn, tcp};
 
 /// Returns the time, sequence number, acknowledgement and payload of what a client sends: a handshake, and requests of records of so
 /// many bytes that take 20 ms, each 5 ms after the answer before.
@@ -72,4 +73,34 @@ fn small_requests_are_requests() {
 fn frames_that_manage_a_connection_are_none() {
     let made = made(&[200, 35]);
     assert!(made.iter().all(|(reason, _)| *reason == Some(Reason::Multiplexed)), "{made:?}");
+}
+
+/// The first request comes with the end of the handshake, and one ACK is of tickets and of the answer 16 ms after them: that is no queue
+/// on the path, and later answers, whose ACKs requests carry after a pause of 20 ms, took 15 ms.
+#[test]
+fn an_ack_of_tickets_and_an_answer_shows_no_queue() {
+    let stamp = |time_ns: u64| 70_000 + ((time_ns - START) / MS) as u32;
+    let handshake = (abi::DWELL_CONTENT_TLS_HANDSHAKE | 1 << abi::DWELL_CONTENT_BITS) as u8;
+    let packet = |time_ns, seq, bytes, ack, came_ns| dwell_arrival {
+        tsecr: stamp(came_ns),
+        tcp_flags: 0x18,
+        ..tcp(time_ns, seq, bytes, ack)
+    };
+    let mut packets = vec![dwell_arrival { tsecr: 1460, ..syn(START, 0) }];
+    packets.push(packet(START + MS / 2, 1, 0, 1, START));
+    packets.push(dwell_arrival { content: handshake, ..packet(START + 2 * MS, 1, 349, 1, START) });
+    packets.push(packet(START + 3 * MS, 350, 0, 720, START + 2 * MS));
+    packets.push(dwell_arrival { content: handshake, ..packet(START + 4 * MS, 350, 194, 720, START + 2 * MS) });
+    packets.push(packet(START + 20 * MS, 544, 0, 1555, START + 4 * MS));
+    let (mut seq, mut ack, mut came_ns, mut now_ns) = (544, 1555, START + 4 * MS, START + 45 * MS);
+    while now_ns < START + 4 * SECOND {
+        packets.push(packet(now_ns, seq, 114, ack, came_ns));
+        (seq, ack, came_ns) = (seq + 114, ack + 261, now_ns + 15 * MS);
+        now_ns = came_ns + 20 * MS;
+    }
+    let config = Config::default();
+    for epoch in &epochs(&config, &packets)[..3] {
+        let made = estimate(&config, epoch);
+        assert!(made.is_valid() && made.response_ns.unwrap().abs_diff(15 * MS) <= 3 * MS / 2, "{made:?}");
+    }
 }
