@@ -1,9 +1,15 @@
 //! `dwell response` on interfaces.
 
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
 use dwell_testbed::Namespace;
 
 use crate::{
-    live_traffic::{GO_ON, ping_pong},
     metrics::{get, value},
     records::number,
     response::epochs_of,
@@ -20,6 +26,27 @@ pub fn respond(namespace: &Namespace, hook_of: &str, arguments: &[&str]) -> Proc
     process
 }
 
+/// Sends requests one after the other, each of which is answered after 2 ms.
+fn ask(pair: &Pair, requests: u32) {
+    let listener = pair.right.enter(|| TcpListener::bind("10.78.0.2:7001")).unwrap().unwrap();
+    let mut client = pair.left.enter(|| TcpStream::connect("10.78.0.2:7001")).unwrap().unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    [&client, &server].into_iter().for_each(|stream| stream.set_nodelay(true).unwrap());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while server.read_exact(&mut [0; 100]).is_ok() {
+                thread::sleep(Duration::from_millis(2));
+                server.write_all(&[1; 500]).unwrap();
+            }
+        });
+        for _ in 0..requests {
+            client.write_all(&[1; 100]).unwrap();
+            client.read_exact(&mut [0; 500]).unwrap();
+        }
+        drop(client);
+    });
+}
+
 #[test]
 fn root_metrics_say_what_the_epochs_say() {
     if skipped() {
@@ -28,8 +55,8 @@ fn root_metrics_say_what_the_epochs_say() {
     let pair = Pair::start("response-metrics");
     let with = ["-i", "right0", "--interval", "100ms", "--format", "jsonl", "--metrics", ADDRESS, "--prefix4", "32"];
     let dwell = respond(&pair.right, "right0", &with);
-    ping_pong(1000).run(pair.ends(), &GO_ON).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    ask(&pair, 400);
+    thread::sleep(Duration::from_millis(500));
     let page = get(&pair.right, "/metrics");
     let run = dwell.interrupt();
     assert_eq!(run.status, Some(0), "{run}");

@@ -15,8 +15,9 @@ use crate::{
     support::{DWELL, Pair, Process, Run, eventually, links, skipped, spawn},
 };
 
-/// No other test's: the connections of all namespaces are followed.
-const PORT: u16 = 5212;
+/// Ports of the tests here, one each and no other's: the connections of all namespaces are followed, also those of tests that run
+/// meanwhile.
+const PORTS: [u16; 4] = [5212, 5214, 5215, 5216];
 /// The port of each client, so that connections of several namespaces have the same ends.
 const CLIENT: &str = "40000 40000";
 /// Bytes of a message, of which ten are stamped.
@@ -37,8 +38,8 @@ impl Chat {
         Chat { client, server: listener.accept().unwrap().0 }
     }
 
-    fn over(pair: &Pair) -> Chat {
-        Chat::new(&pair.left, &pair.right, &SERVER.to_string(), PORT)
+    fn over(pair: &Pair, port: u16) -> Chat {
+        Chat::new(&pair.left, &pair.right, &SERVER.to_string(), port)
     }
 
     pub fn send(&mut self, messages: usize) {
@@ -49,9 +50,9 @@ impl Chat {
     }
 }
 
-fn start(namespace: &Namespace, more: &[&str]) -> Process {
+fn start(namespace: &Namespace, port: u16, more: &[&str]) -> Process {
     let always = ["stack", "--all-namespaces", "--format", "jsonl", "--flows", "--port"];
-    let mut process = spawn(namespace, DWELL, &[&always[..], &[&PORT.to_string()], more].concat());
+    let mut process = spawn(namespace, DWELL, &[&always[..], &[&port.to_string()], more].concat());
     // Ten tracepoints, and one hook of IP or more.
     let mut before = 0;
     eventually("all layers are stamped", || {
@@ -86,14 +87,14 @@ fn root_flows_of_all_namespaces_are_told_apart_also_if_their_ends_are_the_same()
     }
     let own = Namespace::create("stack-own").unwrap();
     let pairs = ["stack-a", "stack-b"].map(Pair::start);
-    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64"]);
+    let dwell = start(&own, PORTS[0], &["--interval", "1h", "--sample-bytes", "64"]);
     // Their sequence numbers are near each other, as the kernel makes them of the ends and the time.
-    let [mut a, mut b] = [Chat::over(&pairs[0]), Chat::over(&pairs[1])];
+    let [mut a, mut b] = [Chat::over(&pairs[0], PORTS[0]), Chat::over(&pairs[1], PORTS[0])];
     // Of a namespace that did not exist when dwell began.
     let new = Pair::start("stack-new");
-    let mut later = Chat::over(&new);
+    let mut later = Chat::over(&new, PORTS[0]);
     let [mut own_loopback, mut other_loopback] =
-        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1", PORT));
+        [&own, &pairs[0].left].map(|namespace| Chat::new(namespace, namespace, "127.0.0.1", PORTS[0]));
     for _ in 0..4 {
         a.send(4);
         b.send(20);
@@ -139,10 +140,11 @@ fn root_bytes_of_the_same_numbers_in_two_namespaces_are_different_bytes() {
         left.set(&[("ipv4/tcp_wmem", "4096 16777216 16777216")]).unwrap();
         right.set(&[("ipv4/tcp_rmem", "4096 16777216 16777216")]).unwrap();
     }
-    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "1024"]);
+    let dwell = start(&own, PORTS[1], &["--interval", "1h", "--sample-bytes", "1024"]);
     let listeners =
-        pairs.each_ref().map(|pair| pair.right.enter(|| TcpListener::bind((SERVER, PORT)).unwrap()).unwrap());
-    let clients = pairs.each_ref().map(|pair| pair.left.enter(|| TcpStream::connect((SERVER, PORT)).unwrap()).unwrap());
+        pairs.each_ref().map(|pair| pair.right.enter(|| TcpListener::bind((SERVER, PORTS[1])).unwrap()).unwrap());
+    let clients =
+        pairs.each_ref().map(|pair| pair.left.enter(|| TcpStream::connect((SERVER, PORTS[1])).unwrap()).unwrap());
     let [mut first, mut second] = listeners.map(|listener| listener.accept().unwrap().0);
     // Those of the first wait until the second has read its own.
     for mut client in &clients {
@@ -165,8 +167,8 @@ fn root_a_namespace_that_is_removed_while_it_is_measured_is_freed_and_others_go_
     }
     let own = Namespace::create("stack-own").unwrap();
     let [gone, stays] = ["stack-gone", "stack-stays"].map(Pair::start);
-    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64"]);
-    let mut chats = [&gone, &stays].map(Chat::over);
+    let dwell = start(&own, PORTS[2], &["--interval", "1h", "--sample-bytes", "64"]);
+    let mut chats = [&gone, &stays].map(|pair| Chat::over(pair, PORTS[2]));
     chats.iter_mut().for_each(|chat| chat.send(8));
     let [of_gone, mut of_stays] = chats;
     let Pair { left, right } = gone;
@@ -196,8 +198,8 @@ fn root_each_byte_says_which_namespace_it_was_in() {
     }
     let own = Namespace::create("stack-own").unwrap();
     let pair = Pair::start("stack-raw");
-    let dwell = start(&own, &["--interval", "1h", "--sample-bytes", "64", "--raw"]);
-    let mut chat = Chat::over(&pair);
+    let dwell = start(&own, PORTS[3], &["--interval", "1h", "--sample-bytes", "64", "--raw"]);
+    let mut chat = Chat::over(&pair, PORTS[3]);
     chat.send(4);
     let run = dwell.interrupt();
     let of = |direction: &str| -> Vec<String> {

@@ -10,7 +10,6 @@ mod faults;
 mod flows;
 mod late_acks;
 mod modes;
-mod overlap;
 mod recorded;
 mod server_clock;
 mod simulation;
