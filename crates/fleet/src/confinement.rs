@@ -92,11 +92,13 @@ impl Confinement {
 
 /// The folder of a file, and that of the file which it links to.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let folder = |file: &Path| match file.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    [folder(file)].into_iter().chain(file.canonicalize().ok().map(move |file| folder(&file)))
+    let linked = file.canonicalize().ok().map(|file| folder_of(&file).to_owned());
+    [folder_of(file).to_owned()].into_iter().chain(linked)
+}
+
+/// Returns the folder of a file, which is this one for a bare name.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

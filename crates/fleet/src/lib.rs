@@ -25,7 +25,7 @@ mod uplink;
 pub mod wire;
 
 pub use agent::Batcher;
-pub use confinement::{Confinement, confine};
+pub use confinement::{Confinement, confine, folder_of};
 pub use error::Error;
 pub use identity::{Identity, Key, KeyFile, NewKey, Token};
 pub use lanes::{Lane, Lanes, MAX_COLLECTORS};

@@ -9,6 +9,7 @@ use std::{
 };
 
 use dwell_engine::baseline::{Figures, LEAST_BASELINE};
+use dwell_fleet::folder_of;
 use dwell_records::ShiftKey;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -200,11 +201,8 @@ pub fn read(path: &Path, settings: &Settings) -> Result<Option<Vec<Interval>>, B
 
 /// Makes a file in the same folder, which replaces `path` when it is complete.
 fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    tempfile::Builder::new().prefix(".dwell-baseline-").permissions(Permissions::from_mode(0o644)).tempfile_in(folder)
+    let permissions = Permissions::from_mode(0o644);
+    tempfile::Builder::new().prefix(".dwell-baseline-").permissions(permissions).tempfile_in(folder_of(path))
 }
 
 /// Counts the intervals with enough samples of a key for its figures to be known.

@@ -17,7 +17,7 @@ use dwell_engine::{
     layers::{PathSegment, join::Config},
     units::nanos,
 };
-use dwell_fleet::{Confinement, Key, wire::AgentName};
+use dwell_fleet::{Confinement, Key, folder_of, wire::AgentName};
 use dwell_records::{Output, Source, Verdict};
 use dwell_socket::privilege::Capability;
 use dwell_store::{Address, Retain};
@@ -273,9 +273,7 @@ impl Args {
         let own = geteuid().as_raw();
         let is_of_another = |file: &Path| fs::metadata(file).is_ok_and(|metadata| metadata.uid() != own);
         let files = self.changed_files().chain(self.identity.files());
-        let folder =
-            |file: &Path| file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_owned();
-        match files.flat_map(|file| [file.to_owned(), folder(file)]).any(|path| is_of_another(&path)) {
+        match files.flat_map(|file| [file, folder_of(file)]).any(is_of_another) {
             true => &[Capability::Chown, Capability::DacOverride],
             false => &[],
         }
