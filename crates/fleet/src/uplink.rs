@@ -479,24 +479,14 @@ fn describe(error: &FrameError) -> String {
     };
     use rustls::{
         AlertDescription::{CertificateExpired, DecryptError, UnknownCA},
-        CertificateError as Why,
         Error::{AlertReceived, InvalidCertificate, PeerIncompatible},
     };
     let tls = io.get_ref().and_then(|inner| inner.downcast_ref());
     match tls {
-        Some(
-            error @ InvalidCertificate(
-                Why::Expired
-                | Why::ExpiredContext { .. }
-                | Why::NotValidYet
-                | Why::NotValidYetContext { .. }
-                | Why::UnknownIssuer
-                | Why::BadSignature
-                | Why::NotValidForName
-                | Why::NotValidForNameContext { .. },
-            ),
-        ) => format!("the collector's certificate is not accepted: {}", refusal(error)),
-        Some(InvalidCertificate(_)) => format!("the collector's key does not match ours ({io})"),
+        Some(error @ InvalidCertificate(_)) => match refusal(error) {
+            Some(why) => format!("the collector's certificate is not accepted: {why}"),
+            None => format!("the collector's key does not match ours ({io})"),
+        },
         // Also of one that is not valid yet.
         Some(AlertReceived(CertificateExpired)) => {
             "the collector does not accept our certificate: it has expired or is not valid yet, or a clock is wrong: renew it, or \

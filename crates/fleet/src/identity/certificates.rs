@@ -137,7 +137,7 @@ impl Loaded {
         verify_server_name(&certificate, &wanted)
             .map_err(|_| format!("its certificate is not for '{name}': give it the --name of its certificate"))?;
         let verified = self.agents.verify_client_cert(own, others, now);
-        verified.map(|_| ()).map_err(|error| format!("its certificate is not accepted any more: {}", refusal(&error)))
+        verified.map(|_| ()).map_err(|error| format!("its certificate is not accepted any more: {}", words(&error)))
     }
 
     /// Checks that these are the certificates of a collector with a name at this time.
@@ -153,15 +153,20 @@ impl Loaded {
     ) -> Result<(), String> {
         let (own, others) = presented.split_first().ok_or("the collector presents no certificate")?;
         let verified = self.collectors.verify_server_cert(own, others, name, &[], now);
-        let refused = |error| format!("the collector's certificate is not accepted any more: {}", refusal(&error));
+        let refused = |error| format!("the collector's certificate is not accepted any more: {}", words(&error));
         verified.map(|_| ()).map_err(refused)
     }
 }
 
-/// Says why a certificate is not accepted, in the same words at each attempt.
-pub(crate) fn refusal(error: &rustls::Error) -> String {
+fn words(error: &rustls::Error) -> String {
+    refusal(error).unwrap_or_else(|| error.to_string())
+}
+
+/// Says why a certificate is not accepted, in the same words at each attempt; `None` if it is none of an authority, or no
+/// certificate is to blame.
+pub(crate) fn refusal(error: &rustls::Error) -> Option<String> {
     use rustls::{CertificateError as Why, Error::InvalidCertificate};
-    match error {
+    Some(match error {
         InvalidCertificate(Why::Expired | Why::ExpiredContext { .. }) => {
             "it has expired, or a clock is wrong: renew it, or set the clock".into()
         }
@@ -170,8 +175,9 @@ pub(crate) fn refusal(error: &rustls::Error) -> String {
         }
         // The latter where another authority has the same name.
         InvalidCertificate(Why::UnknownIssuer | Why::BadSignature) => "no authority in --ca has signed it".into(),
-        error => error.to_string(),
-    }
+        InvalidCertificate(Why::NotValidForName | Why::NotValidForNameContext { .. }) => error.to_string(),
+        _ => return None,
+    })
 }
 
 fn versions(paths: [&Path; 3]) -> Option<[FileVersion; 3]> {
