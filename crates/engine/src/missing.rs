@@ -61,7 +61,8 @@ struct Sent {
     /// The sequence number after its last byte.
     next: Option<u32>,
     gaps: Vec<(u32, u32)>,
-    packets: u64,
+    /// Whether any packet of it has passed, also of a connection before with the same ends.
+    has_passed: bool,
 }
 
 impl Missing {
@@ -101,20 +102,20 @@ impl Missing {
             }
         };
         let key = segment.connection;
-        if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&key) {
+        let is_new = !self.connections.contains_key(&key);
+        if is_new && self.connections.len() >= MAX_CONNECTIONS {
             return;
         }
-        let is_new = !self.connections.contains_key(&key);
         let ends = self.connections.entry(key).or_default();
         let side = usize::from(segment.direction & 1);
-        ends[side].packets += 1;
-        self.has_both |= ends[1 - side].packets > 0;
+        ends[side].has_passed = true;
+        self.has_both |= ends[1 - side].has_passed;
         let one_way =
             self.one_way.get_or_insert(OneWay { from: segment.src, to: segment.dst, packets: 0, connections: 0 });
         one_way.packets += 1;
         one_way.connections += u64::from(is_new);
         if segment.has(Segment::SYN) && !segment.has(Segment::ACK) {
-            ends.iter_mut().for_each(|end| *end = Sent { packets: end.packets, ..Sent::default() });
+            ends.iter_mut().for_each(|end| *end = Sent { has_passed: end.has_passed, ..Sent::default() });
         }
         self.segments += segments(segment.payload_bytes);
         ends[side].send(&segment);
