@@ -163,9 +163,7 @@ impl Store {
         }
         Ok(deleted)
     }
-}
 
-impl Store {
     /// Returns the time of the last row of what was measured live; `None` if there is none.
     fn last_live_ns(&self) -> Result<Option<i64>, StoreError> {
         let lasts = TIMED.map(|table| {

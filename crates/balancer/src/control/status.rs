@@ -326,10 +326,7 @@ impl Balancer {
         });
         let paths: Vec<_> = paths.collect();
         let (name, mtu, overhead) = paths.first()?;
-        let others = match paths.len() - 1 {
-            0 => String::new(),
-            others => format!(" (and {others} more)"),
-        };
+        let others = and_more(paths.len() - 1);
         let taken = match overhead {
             0 => String::new(),
             overhead => format!(", of which encapsulation takes {overhead}"),
@@ -340,6 +337,14 @@ impl Balancer {
             run.vip.name,
             CLIENT_MTU + overhead
         ))
+    }
+}
+
+/// Says that a warning is of others too, beside the one that it names.
+pub(super) fn and_more(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
     }
 }
 

@@ -13,7 +13,12 @@ use dwell_engine::{
 };
 use dwell_probes::balancer::{Reason, ServerLoad, ZeroServer, ZeroVip};
 
-use super::{Balancer, ControlError, backend::RunningBackend, status::load, vip::RunningVip};
+use super::{
+    Balancer, ControlError,
+    backend::RunningBackend,
+    status::{and_more, load},
+    vip::RunningVip,
+};
 use crate::plan::{Phase, State};
 
 /// The state of the VIPs that route by connection ID.
@@ -219,10 +224,7 @@ impl Balancer {
         };
         let mute: Vec<_> = run.backends.iter().filter(is_mute).collect();
         let first = mute.first()?;
-        let others = match mute.len() - 1 {
-            0 => String::new(),
-            others => format!(" (and {others} more)"),
-        };
+        let others = and_more(mute.len() - 1);
         let dropped = self.zero.naming.get(&first.real).map_or(0, dropped);
         Some(format!(
             "VIP '{}': no packet has named '{}'{others} in its connection ID yet, and {dropped} that name no server were dropped: \

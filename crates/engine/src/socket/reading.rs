@@ -14,6 +14,13 @@ pub struct Reading {
     pub readable: Option<u64>,
 }
 
+impl Reading {
+    /// Returns when data was last sent, to a tick of the kernel's; of a connection that has sent none, when it began.
+    pub fn last_sent_ns(&self) -> u64 {
+        self.time_ns.saturating_sub(u64::from(self.info.last_data_sent_ms) * 1_000_000)
+    }
+}
+
 /// The fields of `struct tcp_info` (linux/tcp.h) that dwell uses. Fields that were added after Linux 3.14 are `None` on
 /// kernels without them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

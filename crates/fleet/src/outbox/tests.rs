@@ -41,6 +41,13 @@ fn next_loss(outbox: &Outbox) -> Option<(u64, u64, LossCause)> {
     batch.content.lost.map(|lost| (lost.from, batch.number, lost.why))
 }
 
+/// Begins a run that keeps its batches in a folder.
+fn kept(folder: &Path, run: u8) -> Outbox {
+    let outbox = Outbox::new(100_000, &hello(run));
+    outbox.keep_in(folder).unwrap();
+    outbox
+}
+
 fn acknowledge(outbox: &Outbox, through: u64) {
     outbox.acknowledge(&outbox.next_run().0, through);
 }
@@ -137,8 +144,7 @@ fn what_a_run_leaves_on_disk_is_sent_by_the_next_before_its_own() {
         let run = Run { id: [run; 16], boot: format!("boot {run}") };
         outbox.acknowledge(&run, 1);
     }
-    let outbox = Outbox::new(100_000, &hello(3));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 3);
     outbox.push(content(10));
     for (run, numbers) in [(1, vec![2, 3]), (2, vec![1, 2, 3]), (3, vec![1])] {
         let (next, _) = outbox.next_run();
@@ -167,20 +173,17 @@ fn found(folder: &Path, run: u8) -> (Vec<u64>, u64) {
 #[test]
 fn what_was_confirmed_is_not_sent_by_the_next_run_which_may_have_another_collector() {
     let folder = tempfile::tempdir().unwrap();
-    let outbox = Outbox::new(100_000, &hello(1));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 1);
     (0..5).for_each(|_| outbox.push(content(10)));
     acknowledge(&outbox, 2);
     drop(outbox);
     // That of the run before this one is confirmed in part, and what was not is there still.
-    let outbox = Outbox::new(100_000, &hello(2));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 2);
     assert_eq!((next_number(&outbox), outbox.next_run().1), (Some(3), 2));
     acknowledge(&outbox, 3);
     drop(outbox);
     assert_eq!(found(folder.path(), 3), (vec![4, 5], 3));
-    let outbox = Outbox::new(100_000, &hello(4));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 4);
     acknowledge(&outbox, 5);
     (0..5).for_each(|_| outbox.push(content(10)));
     acknowledge(&outbox, 5);
@@ -191,8 +194,7 @@ fn what_was_confirmed_is_not_sent_by_the_next_run_which_may_have_another_collect
 #[test]
 fn a_confirmation_can_follow_a_record_that_was_cut_off() {
     let folder = tempfile::tempdir().unwrap();
-    let outbox = Outbox::new(100_000, &hello(1));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 1);
     (0..3).for_each(|_| outbox.push(content(10)));
     drop(outbox);
     let path = folder.path().join(&segments(folder.path())[0]);
@@ -209,8 +211,7 @@ fn a_confirmation_can_follow_a_record_that_was_cut_off() {
 #[test]
 fn a_confirmation_can_follow_a_record_that_could_not_be_written_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
-    let outbox = Outbox::new(100_000, &hello(1));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 1);
     (0..3).for_each(|_| outbox.push(content(10)));
     let path = folder.path().join(&segments(folder.path())[0]);
     let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -224,8 +225,7 @@ fn a_confirmation_can_follow_a_record_that_could_not_be_written_to_its_end() {
 #[test]
 fn a_record_that_was_cut_off_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let outbox = Outbox::new(100_000, &hello(1));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 1);
     (0..3).for_each(|_| outbox.push(content(50)));
     drop(outbox);
     let path = folder.path().join(&segments(folder.path())[0]);
@@ -292,8 +292,7 @@ fn the_disk_keeps_to_its_bound_and_is_emptied_as_batches_are_stored() {
         segments(folder.path()).iter().map(|name| fs::metadata(folder.path().join(name)).unwrap().len()).sum()
     };
     for run in 1..=2 {
-        let outbox = Outbox::new(100_000, &hello(run));
-        outbox.keep_in(folder.path()).unwrap();
+        let outbox = kept(folder.path(), run);
         for _ in 0..500 {
             outbox.push(content(1000));
             assert!(bytes() <= 100_000, "{}", bytes());
@@ -301,8 +300,7 @@ fn the_disk_keeps_to_its_bound_and_is_emptied_as_batches_are_stored() {
         assert!(bytes() > 80_000, "{}", bytes());
         assert!(outbox.backlog().dropped >= 400);
     }
-    let outbox = Outbox::new(100_000, &hello(3));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 3);
     let (run, _) = outbox.next_run();
     outbox.acknowledge(&run, 500);
     for _ in 0..500 {
@@ -357,8 +355,7 @@ fn take_unsent(outbox: &Outbox) -> Vec<u64> {
 fn what_was_not_sent_can_be_taken_and_what_is_in_doubt_stays_also_after_a_restart() {
     for in_doubt in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let outbox = Outbox::new(100_000, &hello(1));
-        outbox.keep_in(folder.path()).unwrap();
+        let outbox = kept(folder.path(), 1);
         assert_eq!(take_unsent(&outbox), [0; 0]);
         (0..4).for_each(|_| outbox.push(content(10)));
         acknowledge(&outbox, 1);
@@ -372,8 +369,7 @@ fn what_was_not_sent_can_be_taken_and_what_is_in_doubt_stays_also_after_a_restar
         outbox.push(content(10));
         drop(outbox);
         // The next run finds the same, although the records are still there.
-        let outbox = Outbox::new(100_000, &hello(2));
-        outbox.keep_in(folder.path()).unwrap();
+        let outbox = kept(folder.path(), 2);
         let before = Run { id: [1; 16], boot: "boot 1".into() };
         outbox.acknowledge(&before, 1);
         if in_doubt {
@@ -446,8 +442,7 @@ fn what_was_lost_does_not_count_as_moved() {
 #[test]
 fn what_is_on_disk_stays_if_the_report_that_it_has_moved_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    let outbox = Outbox::new(100_000, &hello(1));
-    outbox.keep_in(folder.path()).unwrap();
+    let outbox = kept(folder.path(), 1);
     (0..2).for_each(|_| outbox.push(content(10)));
     outbox.state().disk.as_mut().unwrap().give_up_for_now(&io::Error::other("full"));
     outbox.push(content(10));

@@ -35,12 +35,12 @@ fn assess(evidence: &Evidence) -> Assessment {
     facts.extend(process_facts(evidence).into_iter().map(|fact| unless(is_meant, fact)));
     // No packet shows what a program does that pushes messages, and when it has something to say.
     let may_push = evidence.source == Source::Capture && is_brief && reaches(mean, BRIEF_NS);
-    let segments = Some(Value::Count(evidence.sums.segments_sent));
+    let segments = Some(Value::Count(segments_sent));
     let what = "segments: messages so short may be sent whenever there is one";
     facts.extend(may_push.then(|| unless(true, fact(what, segments, "packets"))));
     facts.extend(unasked(evidence));
     let is_long = reaches_by_polls(evidence, mean, MIN_PAUSE_NS)
-        || reaches_by_segments(&evidence.sums.pause, evidence.sums.segments_sent, MIN_PAUSE_NS);
+        || reaches_by_segments(&evidence.sums.pause, segments_sent, MIN_PAUSE_NS);
     let holds = paused >= MIN_SHARE && is_long && evidence.sums.pause.count >= least_count(evidence, MIN_PAUSES);
     Assessment { share: paused, holds, facts }
 }

@@ -76,8 +76,7 @@ impl Connection {
     pub(super) fn speak_on(&mut self, now: &Reading) {
         /// The coarsest tick of the kernel's times of the last data.
         const LEAST_NS: u64 = 10_000_000;
-        let at_ns = |it: &Reading| it.time_ns.saturating_sub(u64::from(it.info.last_data_sent_ms) * 1_000_000);
-        let (before, ns) = (&self.last.info, at_ns(now).saturating_sub(at_ns(&self.last)));
+        let (before, ns) = (&self.last.info, now.last_sent_ns().saturating_sub(self.last.last_sent_ns()));
         let was_free = before.notsent_bytes == Some(0) && before.unacked <= MESSAGE_SEGMENTS;
         if self.figures.role == Role::Server && was_free && (LEAST_NS..=LONGEST_PAUSE_NS).contains(&ns) {
             self.figures.sums.spoke_on.add(ns);

@@ -344,7 +344,7 @@ impl Connections {
             }
             None => Connection::new(role, now),
         };
-        let sent_ns = now.time_ns.saturating_sub(u64::from(now.info.last_data_sent_ms) * 1_000_000);
+        let sent_ns = now.last_sent_ns();
         let by_chance = missing_ns.filter(|_| is_upstream).map(|_| (sent_ns, searched_ns - before_ns));
         let answered = if role == Role::Client { now.info.bytes_received } else { now.info.bytes_sent };
         let was_answered = dumped_ns.is_some() && answered > Some(0);
